@@ -157,7 +157,6 @@ class Instance:
             "take_4": struct.Struct("!I").unpack_from,
             "take_8": struct.Struct("!Q").unpack_from,
             "take_16": struct.Struct("16s").unpack_from,
-            "take_56": struct.Struct("16s24x16s").unpack_from,  # the same address of two IPv6 headers
             "random": host.rng.random,
             "randint": host.rng.randint,
             "monotonic": host.clock.seconds,

@@ -13,6 +13,7 @@ import select
 import threading
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from select import EPOLLERR
 from typing import Any, TypeVar
 
@@ -37,25 +38,6 @@ EVENTS = 16
 """Descriptors served per poll."""
 
 
-class _Call:
-    """A function from another thread, and its result."""
-
-    def __init__(self, function: Callable[[], Any]) -> None:
-        self.function = function
-        self.done = threading.Event()
-        self.result: Any = None
-        self.error: BaseException | None = None
-
-    def run(self) -> None:
-        """Call the function and note its result."""
-        try:
-            self.result = self.function()
-        except BaseException as error:
-            self.error = error
-        finally:
-            self.done.set()
-
-
 class SoftSwitch(DataPlane):
     """Owner of the data plane. All but `run`, `compile` and `stop` belongs to the thread in `loop`, or in `run`.
 
@@ -75,7 +57,7 @@ class SoftSwitch(DataPlane):
         self._readers: dict[int, Reader] = {}
         self._hot: list[Reader] = []
         self._poll = select.epoll()
-        self._calls: deque[_Call] = deque()
+        self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()  # of other threads
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.watch(self._wake_read, self._drain_wake)
         self._thread: int | None = None  # in `loop`
@@ -193,7 +175,11 @@ class SoftSwitch(DataPlane):
 
     def _run_calls(self) -> None:
         while self._calls:
-            self._calls.popleft().run()
+            function, result = self._calls.popleft()
+            try:
+                result.set_result(function())
+            except BaseException as error:
+                result.set_exception(error)
 
     def _timers(self) -> None:
         instance = self.instance
@@ -219,16 +205,13 @@ class SoftSwitch(DataPlane):
             return function()
         if self._gate.acquire(blocking=self._thread is None):
             return self._visit(me, function)
-        call = _Call(function)
-        self._calls.append(call)
+        result: Future[T] = Future()
+        self._calls.append((function, result))
         self._wake()
-        while not call.done.wait(0.5):
+        while not wait([result], 0.5).done:
             if self._thread is None and self._gate.acquire(blocking=False):
                 self._visit(me, self._run_calls)
-        if call.error is not None:
-            raise call.error
-        result: T = call.result
-        return result
+        return result.result()
 
     def _visit(self, me: int, function: Callable[[], T]) -> T:
         """Run `function` in this thread, which holds the gate, then release it; wake the loop if needed."""

@@ -21,6 +21,7 @@ from mrclab.softswitch.compiler.analysis.state import DIRTY, FLAGS, Known, Names
 from mrclab.softswitch.compiler.block import Block, Ex, Indented, bits, constant
 from mrclab.softswitch.compiler.control import ControlEmitter
 from mrclab.softswitch.compiler.expressions.calculations import Calculations
+from mrclab.softswitch.compiler.expressions.operators import comparison
 from mrclab.softswitch.compiler.flow import BranchScope
 from mrclab.softswitch.compiler.handover import FLAG_NAMES, Handover, Layout
 from mrclab.softswitch.compiler.packets.deparse import Deparser
@@ -235,10 +236,8 @@ class Generator:
             self.handover.add(parts.at, f"multicast({group.code}, {queue.code}, {{}})", REPLICATED)
 
         def unicast() -> None:
-            drop = Ex(f"{port.operand} != {self.drop_port}", 0, 1)
-            known = port.value
             parts.at.branch(
-                constant(int(known != self.drop_port)) if known is not None else drop,
+                comparison("!=", port, constant(self.drop_port)),
                 lambda: self.handover.add(parts.at, f"enqueue({port.code}, {queue.code}, {{}})", 0),
             )
 
@@ -311,11 +310,7 @@ class Generator:
         if self.egress_clones:
             parts.at.branch(_set_flag(parts.at.flag("clone")), lambda: self._clone_from_egress(parts))
         spec = self._get(parts, "standard_metadata", "egress_spec")
-        known = spec.value
-        kept = Ex(f"{spec.operand} != {self.drop_port}", 0, 1)
-        parts.at.branch(
-            constant(int(known != self.drop_port)) if known is not None else kept, lambda: self._send(parts)
-        )
+        parts.at.branch(comparison("!=", spec, constant(self.drop_port)), lambda: self._send(parts))
 
     def _send(self, parts: Parts) -> None:
         truncate = parts.at.flag("truncate")

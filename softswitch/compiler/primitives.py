@@ -7,7 +7,7 @@ from collections.abc import Callable
 from mrclab.softswitch.compiler.analysis.state import DIRTY, Known
 from mrclab.softswitch.compiler.block import Ex, constant, wrap
 from mrclab.softswitch.compiler.expressions.calculations import Calculations
-from mrclab.softswitch.compiler.expressions.operators import arithmetic
+from mrclab.softswitch.compiler.expressions.operators import arithmetic, comparison, unary
 from mrclab.softswitch.compiler.flow import Body, BranchScope
 from mrclab.softswitch.compiler.packets.headers import HeaderOps
 from mrclab.softswitch.objects.runtime_api import PipelineError
@@ -43,7 +43,7 @@ class Primitives:
     def body(self, calls: tuple[p4.Primitive, ...], params: tuple[Ex, ...] = ()) -> None:
         """Emit an action body."""
         outer, self.at.params = self.at.params, params
-        if any(isinstance(target, p4.Const) and target.value <= index for index, target in _jumps(calls)):
+        if any(_number(target) <= index for index, target in _jumps(calls)):
             self._run_loops(calls)
         else:
             self._run(calls, 0, len(calls))
@@ -64,8 +64,7 @@ class Primitives:
 
     @staticmethod
     def _target(arg: p4.Expr, end: int) -> int:
-        assert isinstance(arg, p4.Const)
-        return min(arg.value, end)
+        return min(_number(arg), end)
 
     def _run_loops(self, calls: tuple[p4.Primitive, ...]) -> None:
         """Emit an action with backward jumps: a loop over its straight parts."""
@@ -101,7 +100,7 @@ class Primitives:
 
     def _truth(self, node: p4.Expr) -> Ex:
         cond = self.at.expr(node)
-        return cond if cond.boolean else Ex(f"{cond.operand} != 0", 0, 1)
+        return unary("d2b", cond)
 
     def _jump_if_zero(self, calls: tuple[p4.Primitive, ...], index: int, end: int) -> int:
         call = calls[index]
@@ -215,33 +214,20 @@ class Primitives:
     _do_copy_header = _do_assign_header
 
     def _do_assign_union(self, call: p4.Primitive) -> None:
-        target, source = call.args
-        assert isinstance(target, p4.UnionRef)
-        assert isinstance(source, p4.UnionRef)
-        unions = self.program.unions
-        self.headers.assign_members(
-            list(unions[target.name].members.values()), list(unions[source.name].members.values())
-        )
+        target, source = (list(self.program.unions[_name(arg)].members.values()) for arg in call.args)
+        self.headers.assign_members(target, source)
 
     def _do_assign_header_stack(self, call: p4.Primitive) -> None:
-        target, source = call.args
-        assert isinstance(target, p4.StackRef)
-        assert isinstance(source, p4.StackRef)
-        self.headers.assign_stack(target.name, source.name)
+        target, source = map(_name, call.args)
+        self.headers.assign_stack(target, source)
 
     _do_assign_union_stack = _do_assign_header_stack
 
     def _do_push(self, call: p4.Primitive) -> None:
-        stack, count = call.args
-        assert isinstance(stack, p4.StackRef)
-        assert isinstance(count, p4.Const)
-        self.headers.push(stack.name, count.value)
+        self.headers.shift(_name(call.args[0]), _number(call.args[1]))
 
     def _do_pop(self, call: p4.Primitive) -> None:
-        stack, count = call.args
-        assert isinstance(stack, p4.StackRef)
-        assert isinstance(count, p4.Const)
-        self.headers.pop(stack.name, count.value)
+        self.headers.shift(_name(call.args[0]), -_number(call.args[1]))
 
     def _do_add_header(self, call: p4.Primitive) -> None:
         index, headers = self.at.element(call.args[0])
@@ -283,24 +269,18 @@ class Primitives:
     def _do_clone_ingress_pkt_to_egress(self, call: p4.Primitive) -> None:
         session = self.at.expr(call.args[0])
         self.at.set_flag("clone", arithmetic("|", session, constant(CLONE_FLAG)))
-        self._field_list("clone_list", call.args[1])
+        self.at.set_flag("clone_list", constant(_number(call.args[1])))
 
     _do_clone_egress_pkt_to_egress = _do_clone_ingress_pkt_to_egress
 
     def _do_resubmit(self, call: p4.Primitive) -> None:
-        self._field_list("resubmit", call.args[0])
+        self.at.set_flag("resubmit", constant(_number(call.args[0])))
 
     def _do_recirculate(self, call: p4.Primitive) -> None:
-        self._field_list("recirculate", call.args[0])
-
-    def _field_list(self, flag: str, arg: p4.Expr) -> None:
-        assert isinstance(arg, p4.Const)
-        self.at.set_flag(flag, constant(arg.value))
+        self.at.set_flag("recirculate", constant(_number(call.args[0])))
 
     def _do_generate_digest(self, call: p4.Primitive) -> None:
-        number = call.args[1]
-        assert isinstance(number, p4.Const)
-        self.at.set_flag("digest", constant(number.value))
+        self.at.set_flag("digest", constant(_number(call.args[1])))
 
     def _do_exit(self, _call: p4.Primitive) -> None:
         self.at.set_flag("exit", constant(1))
@@ -319,15 +299,10 @@ class Primitives:
         def log_out_of_range() -> None:
             self.at.line(f"out_of_range(text_{self.program.texts[what]}, {index.code})")
 
-        self.at.branch(
-            Ex(f"{index.operand} < {size}", 0, 1) if index.value is None else constant(index.value < size),
-            body,
-            log_out_of_range,
-        )
+        self.at.branch(comparison("<", index, constant(size)), body, log_out_of_range)
 
     def _do_count(self, call: p4.Primitive) -> None:
-        assert isinstance(call.args[0], p4.Named)
-        name, index = call.args[0].name, self.at.hoisted(self.at.expr(call.args[1]))
+        name, index = _name(call.args[0]), self.at.hoisted(self.at.expr(call.args[1]))
         counter = self.program.counters[name]
         number = list(self.program.counters).index(name)
 
@@ -338,8 +313,7 @@ class Primitives:
         self._bounds(index, counter.size, f"counter {name}", count)
 
     def _do_execute_meter(self, call: p4.Primitive) -> None:
-        assert isinstance(call.args[0], p4.Named)
-        name, index = call.args[0].name, self.at.hoisted(self.at.expr(call.args[1]))
+        name, index = _name(call.args[0]), self.at.hoisted(self.at.expr(call.args[1]))
         number = list(self.program.meters).index(name)
         code = f"meter_{number}({index.code}, length)"
         self._bounds(
@@ -347,8 +321,7 @@ class Primitives:
         )
 
     def _do_register_read(self, call: p4.Primitive) -> None:
-        assert isinstance(call.args[1], p4.Named)
-        name, index = call.args[1].name, self.at.hoisted(self.at.expr(call.args[2]))
+        name, index = _name(call.args[1]), self.at.hoisted(self.at.expr(call.args[2]))
         register = self.program.registers[name]
         code = f"{self.at.register(name)}[{index.code}]"
         high = (1 << register.width) - 1
@@ -358,8 +331,7 @@ class Primitives:
         )
 
     def _do_register_write(self, call: p4.Primitive) -> None:
-        assert isinstance(call.args[0], p4.Named)
-        name, index = call.args[0].name, self.at.hoisted(self.at.expr(call.args[1]))
+        name, index = _name(call.args[0]), self.at.hoisted(self.at.expr(call.args[1]))
         register, value = self.program.registers[name], self.at.expr(call.args[2])
         cell = f"{self.at.register(name)}[{index.code}]"
         value = wrap(value, register.width, register.signed)
@@ -373,14 +345,13 @@ class Primitives:
             code = f"int(random() * ({high.operand} + 1))"
         if max(low.high, high.high) >= 1 << 50:
             code = f"randint({low.code}, {high.code})"
-        ordered = Ex(f"{low.operand} <= {high.operand}", 0, 1) if low.value != 0 else constant(1)
+        ordered = comparison("<=", low, high) if low.value != 0 else constant(1)
         self.at.branch(ordered, lambda: self.store(target, Ex(code, low.low, high.high)))
 
     def _do_modify_field_with_hash_based_offset(self, call: p4.Primitive) -> None:
         base = self.at.expr(call.args[1])
-        assert isinstance(call.args[2], p4.Named)
         size = self.at.expr(call.args[3])
-        value = self.calculations.calculation(call.args[2].name)
+        value = self.calculations.calculation(_name(call.args[2]))
         if size.value is not None:
             divisor, high = str(max(size.value, 1)), max(size.value, 1) - 1
         else:
@@ -406,6 +377,17 @@ class Primitives:
             self.at.line(f"raise AssertionError({self._text(call)})")
 
     _do_assume = _do_assert
+
+
+def _name(arg: p4.Expr) -> str:
+    """Return the name of an argument that is a header union, a stack or an object of the program."""
+    assert isinstance(arg, p4.UnionRef | p4.StackRef | p4.Named)
+    return arg.name
+
+
+def _number(arg: p4.Expr) -> int:
+    assert isinstance(arg, p4.Const)
+    return arg.value
 
 
 def _jumps(calls: tuple[p4.Primitive, ...]) -> list[tuple[int, p4.Expr]]:

@@ -37,17 +37,19 @@ class ControlSocket:
             listener.bind(str(path))
         listener.listen()
         self._connections = Connections(switch, listener, self._take)
-        self._commands: dict[str, Callable[[list[str]], str]] = {
-            "set_queue_rate": self._rate,
-            "set_queue_depth": self._depth,
-            "port_add": self._port_add,
-            "port_remove": self._port_remove,
-            "show_ports": self._show_ports,
+        self._commands: dict[str, Callable[..., object]] = {
+            "set_queue_rate": lambda *numbers: switch.set_queue_rate(*map(int, numbers)),
+            "set_queue_depth": lambda *numbers: switch.set_queue_depth(*map(int, numbers)),
+            "port_add": lambda interface, port: switch.add_port(int(port), interface),
+            "port_remove": lambda port: switch.remove_port(int(port)),
+            "show_ports": lambda: " ".join(f"{number}@{name}" for number, name in sorted(switch.ports().items())),
             "register_read": self._register_read,
-            "register_write": self._register_write,
+            "register_write": lambda name, index, value: switch.program().register_write(
+                name, int(index), int(value, 0)
+            ),
             "stats": self._stats,
-            "lateness": self._lateness,
-            "help": lambda _args: " ".join(sorted(self._commands)),
+            "lateness": lambda: f"{switch.take_lateness():.6f} {time.process_time():.6f}",
+            "help": lambda: " ".join(sorted(self._commands)),
         }
 
     def _take(self, client: socket.socket, pending: bytearray) -> bool:
@@ -67,55 +69,21 @@ class ControlSocket:
         if command is None:
             return f"error: unknown command {words[0]}; try help"
         try:
-            text = command(words[1:])
+            text = command(*words[1:])
         except (RuntimeApiError, PortError) as error:
             return f"error: {error}"
-        except (ValueError, IndexError):
+        except (ValueError, TypeError):
             return f"error: wrong arguments for {words[0]}"
-        return f"ok {text}".rstrip()
+        return "ok" if text is None else f"ok {text}".rstrip()
 
-    @staticmethod
-    def _queue_args(args: list[str]) -> tuple[int, int | None, int | None]:
-        value, port, priority = ([int(arg) for arg in args] + [None, None])[:3]
-        if len(args) > 3 or value is None:
-            raise ValueError
-        return value, port, priority
-
-    def _rate(self, args: list[str]) -> str:
-        self._switch.set_queue_rate(*self._queue_args(args))
-        return ""
-
-    def _depth(self, args: list[str]) -> str:
-        self._switch.set_queue_depth(*self._queue_args(args))
-        return ""
-
-    def _port_add(self, args: list[str]) -> str:
-        interface, port = args
-        self._switch.add_port(int(port), interface)
-        return ""
-
-    def _port_remove(self, args: list[str]) -> str:
-        (port,) = args
-        self._switch.remove_port(int(port))
-        return ""
-
-    def _show_ports(self, _args: list[str]) -> str:
-        return " ".join(f"{number}@{interface}" for number, interface in sorted(self._switch.ports().items()))
-
-    def _register_read(self, args: list[str]) -> str:
+    def _register_read(self, name: str, *indices: str) -> str:
         """Return the requested cells, or all."""
-        name, *indices = args
         program = self._switch.program()
         cells = map(int, indices) if indices else range(len(program.registers.get(name, [0])))
         read = program.register_read
         return " ".join([str(read(name, number)) for number in cells])
 
-    def _register_write(self, args: list[str]) -> str:
-        name, index, value = args
-        self._switch.program().register_write(name, int(index), int(value, 0))
-        return ""
-
-    def _stats(self, _args: list[str]) -> str:
+    def _stats(self) -> str:
         """Return counts as JSON: per port frames received, sent and lost in the socket; per queue the tail drops."""
         switch = self._switch
         ports = {
@@ -129,9 +97,6 @@ class ControlSocket:
         }
         queues = {f"{port}/{priority}": count for (port, priority), count in switch.traffic.dropped().items()}
         return json.dumps({"ports": ports, "tail_drops": queues, "errors": switch.errors})
-
-    def _lateness(self, _args: list[str]) -> str:
-        return f"{self._switch.take_lateness():.6f} {time.process_time():.6f}"
 
     def close(self) -> None:
         """Stop listening and remove the socket's file."""

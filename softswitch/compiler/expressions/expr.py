@@ -10,7 +10,6 @@ from mrclab.softswitch.compiler.analysis.state import (
     CLEAN,
     DIRTY,
     FLAGS,
-    UNREAD,
     Conformer,
     Known,
     Local,
@@ -24,8 +23,6 @@ from mrclab.softswitch.objects.runtime_api import PipelineError
 from mrclab.softswitch.p4 import program as p4
 
 _COMPARE = {"==", "!=", ">", ">=", "<", "<="}
-_ADDRESS = 128  # bits of an IPv6 address
-_NESTED = 40  # bytes between the same address fields of an IPv6 header and of one right behind it
 
 
 def padded(width: int) -> int:
@@ -48,7 +45,6 @@ class Scope:
         self.live: Callable[[str, str], bool] = lambda _header, _field: True
         self.is_read: Callable[[str, str], bool] = lambda _header, _field: True
         self.counter = itertools.count(1)
-        self._loads: dict[tuple[Block, str], str] = {}  # loads a field, given a block's locals with its bytes
         self.conformer = Conformer(program, names, self._load_code)
         self.conformer.needed = self._needed
 
@@ -123,8 +119,7 @@ class Scope:
             return self._typed(name, field) if place.high is None else Ex(name, 0, place.high, atom=True)
         if info.offset == -1 or (info.valid is False and ref.header not in self.state.removable):
             return constant(0)
-        code = self._load_code(self.state, ref.header, ref.name)
-        self.line(f"{name} = {self._loads.get((self.block, code), code)}")
+        self.line(f"{name} = {self._load_code(self.state, ref.header, ref.name)}")
         self.state.edit(ref.header).fields[ref.name] = CLEAN
         return self._typed(name, field)
 
@@ -355,8 +350,6 @@ class Scope:
             return self._compare_headers(node)
         if op in {"==", "!="} and self._is_varbit(node.left) and self._is_varbit(node.right):
             return boolean(f"{self.varbit_number(node.left)} {op} {self.varbit_number(node.right)}")
-        if op in {"==", "!="} and (pair := self._nested_addresses(node.left, node.right)):
-            return boolean(f"{pair[0]} {op} {pair[1]}")
         right = self.expr(node.right) if node.right is not None else constant(0)
         left = self.expr(node.left) if node.left is not None else None
         if op in {"not", "~", "d2b", "b2d"} or left is None:
@@ -364,32 +357,6 @@ class Scope:
         if op in _COMPARE:
             return comparison(op, left, right)
         return arithmetic(op, left, right)
-
-    def _nested_addresses(self, left: p4.Expr | None, right: p4.Expr | None) -> tuple[str, str] | None:
-        """Return locals with the bytes of two unread addresses of nested IPv6 headers; None for other operands.
-
-        Reading both at once and comparing bytes costs half of comparing two numbers.
-        """
-        first, second = self._address_at(left), self._address_at(right)
-        if first is None or second is None or abs(first - second) != _NESTED:
-            return None
-        outer, inner = self.temporary(), self.temporary()
-        self.line(f"{outer}, {inner} = take_56(d, {min(first, second)})")
-        for name, at in ((outer, min(first, second)), (inner, max(first, second))):
-            code = self.extract(str, at, at + _ADDRESS // 8 - 1, 0, _ADDRESS)
-            self._loads[self.block, code] = f"int_from({name}, 'big')"
-        return (outer, inner) if first < second else (inner, outer)
-
-    def _address_at(self, node: p4.Expr | None) -> int | None:
-        """Return the known place in the packet of an unread field as wide as an address; None for others."""
-        if not isinstance(node, p4.FieldRef) or node.name == "$valid$":
-            return None
-        field, info = self.program.field(node), self.state.headers[node.header]
-        plain = not field.varbit and not field.signed and not field.offset % 8 and field.width == _ADDRESS
-        if info.offset is None or info.offset < 0 or info.valid is not True or info.place(node.name) is not UNREAD:
-            return None
-        fixed = self.program.headers[node.header].type.varbit is None and node.header not in self.state.removable
-        return info.offset + field.offset // 8 if plain and fixed else None
 
     def _is_varbit(self, node: p4.Expr | None) -> TypeGuard[p4.FieldRef]:
         return isinstance(node, p4.FieldRef) and node.name != "$valid$" and self.program.field(node).varbit

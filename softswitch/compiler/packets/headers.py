@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from mrclab.softswitch.compiler.analysis.state import DIRTY, HeaderState, Known, Local, is_dirty
 from mrclab.softswitch.compiler.block import Ex, constant
+from mrclab.softswitch.compiler.expressions.operators import arithmetic, unary
 from mrclab.softswitch.compiler.flow import Body, BranchScope
 from mrclab.softswitch.p4 import program as p4
 
@@ -47,7 +48,7 @@ class HeaderOps:
             if self.track_length:
                 self.add_length(constant(kind.bits // 8))
 
-        self.at.branch(Ex(f"not {valid.code}", 0, 1) if valid.value is None else constant(1 - valid.value), add)
+        self.at.branch(unary("not", valid), add)
         self.at.state.edit(header).valid = True
 
     def set_invalid(self, header: str) -> None:
@@ -70,12 +71,7 @@ class HeaderOps:
 
     def add_length(self, size: Ex, sign: str = "+") -> None:
         """Emit a change of the packet length that egress sees."""
-        now = self.at.flag("length")
-        code = f"{now.operand} {sign} {size.operand}"
-        if now.value is not None and size.value is not None:
-            self.at.set_flag("length", constant(now.value + (size.value if sign == "+" else -size.value)))
-        else:
-            self.at.set_flag("length", Ex(code, 0, 1 << 32))
+        self.at.set_flag("length", arithmetic(sign, self.at.flag("length"), size))
 
     # -- copies -------------------------------------------------------------------------------------------------------
 
@@ -149,23 +145,20 @@ class HeaderOps:
         for target, source in zip(targets, sources, strict=True):
             self.assign_header(target, source)
 
-    def push(self, name: str, count: int) -> None:
-        """Emit push_front: elements move to the back, the new ones in front are invalid."""
+    def shift(self, name: str, count: int) -> None:
+        """Emit push_front or, with a negative count, pop_front: elements move; those without a source are invalid."""
         stack = self.program.stacks[name]
         size = len(stack.elements)
-        for index in reversed(range(size)):
-            source = stack.elements[index - count] if index >= count else None
+        order = range(size) if count < 0 else reversed(range(size))
+        for index in order:
+            source = stack.elements[index - count] if 0 <= index - count < size else None
             self._move(stack, stack.elements[index], source)
-        self._set_next(name, lambda n: min(n + count, size), f"min({{}} + {count}, {size})")
-
-    def pop(self, name: str, count: int) -> None:
-        """Emit pop_front: elements move to the front, those at the back become invalid."""
-        stack = self.program.stacks[name]
-        size = len(stack.elements)
-        for index in range(size):
-            source = stack.elements[index + count] if index + count < size else None
-            self._move(stack, stack.elements[index], source)
-        self._set_next(name, lambda n: max(n - count, 0), f"max({{}} - {count}, 0)")
+        known = self.at.state.next[name]
+        if known is not None:
+            self.at.state.next[name] = min(max(known + count, 0), size)
+        else:
+            local = self.at.names.next(name)
+            self.at.line(f"{local} = min(max({local} + {count}, 0), {size})")
 
     def _move(self, stack: p4.Stack, target: str, source: str | None) -> None:
         targets = self._members(target, stack.union)
@@ -173,14 +166,6 @@ class HeaderOps:
         for one, other in zip(targets, sources, strict=True):
             if one != other:
                 self.swap_in(one, other)
-
-    def _set_next(self, name: str, compute: Callable[[int], int], code: str) -> None:
-        known = self.at.state.next[name]
-        if known is not None:
-            self.at.state.next[name] = compute(known)
-        else:
-            local = self.at.names.next(name)
-            self.at.line(f"{local} = {code.format(local)}")
 
     def dirty_fields(self, header: str) -> list[p4.Field]:
         """Return the fields of a header whose values the packet bytes do not have."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from mrclab.softswitch.compiler.analysis.state import HeaderState
 from mrclab.softswitch.compiler.block import Ex, constant
 from mrclab.softswitch.compiler.expressions.expr import padded
-from mrclab.softswitch.compiler.expressions.operators import arithmetic, comparison
+from mrclab.softswitch.compiler.expressions.operators import arithmetic, comparison, unary
 from mrclab.softswitch.compiler.flow import Body, BranchScope
 from mrclab.softswitch.compiler.packets.headers import HeaderOps
 from mrclab.softswitch.compiler.primitives import Primitives
@@ -37,7 +37,7 @@ class ParserEmitter:
         if start is None:
             return
         if self.is_tree:
-            self.at.once(lambda: self._state(start))
+            self.at.once(lambda: self._enter(start))
         else:
             self._states_in_loop(start)
 
@@ -88,17 +88,9 @@ class ParserEmitter:
 
     # -- states as a tree ---------------------------------------------------------------------------------------------
 
-    def _state(self, name: str) -> None:
-        state = self.program.states[name]
-        for op in state.ops:
-            self._operation_in(state, op)
-            if self.at.state.dead:
-                return
-        self._select(state, self._enter)
-
     def _enter(self, name: str | None) -> None:
         if name is not None:
-            self._state(name)
+            self._state(self.program.states[name], self._enter)
         elif self.on_accept is not None:
             self.on_accept()
 
@@ -115,24 +107,22 @@ class ParserEmitter:
                 self.at.go(numbers[name])
 
         def part(state: p4.ParserState) -> Body:
-            def body() -> None:
-                for op in state.ops:
-                    self._operation_in(state, op)
-                    if self.at.state.dead:
-                        return
-                self._select(state, enter)
-
-            return body
+            return lambda: self._state(state, enter)
 
         self.at.dispatch([part(state) for state in self.program.states.values()], numbers[start])
 
-    # -- operations ---------------------------------------------------------------------------------------------------
+    # -- one state ----------------------------------------------------------------------------------------------------
 
-    def _operation_in(self, state: p4.ParserState, op: p4.ParserOp) -> None:
-        with naming(f"parser state {state.name}{op.where or state.where}"):
-            self._operation_of(op)
+    def _state(self, state: p4.ParserState, enter: Callable[[str | None], None]) -> None:
+        """Emit a state's operations and its select; `enter` emits the continuation with the next state."""
+        for op in state.ops:
+            with naming(f"parser state {state.name}{op.where or state.where}"):
+                self._operation(op)
+            if self.at.state.dead:
+                return
+        self._select(state, enter)
 
-    def _operation_of(self, op: p4.ParserOp) -> None:
+    def _operation(self, op: p4.ParserOp) -> None:
         if op.op == "extract":
             self._extract(op.args[0], None)
         elif op.op == "extract_VL":
@@ -163,8 +153,7 @@ class ParserEmitter:
             self.at.set_flag("parser_error", error)
             self.at.leave()
 
-        inverse = constant(1 - cond.value) if cond.value is not None else Ex(f"not {cond.operand}", 0, 1)
-        self.at.branch(inverse, fail)
+        self.at.branch(unary("not", cond), fail)
         if not self.at.state.dead:
             self.at.learn(op.args[0], truth=True)
 
@@ -224,11 +213,7 @@ class ParserEmitter:
             assert target.member is not None
             elements = [self.program.unions[element].members[target.member] for element in elements]
         index = self.at.next_index(name)
-        full = Ex(f"{index.code} >= {len(elements)}", 0, 1)
-        self.at.branch(
-            constant(int(index.value >= len(elements))) if index.value is not None else full,
-            self._fail("StackOutOfBounds"),
-        )
+        self.at.branch(comparison(">=", index, constant(len(elements))), self._fail("StackOutOfBounds"))
         if self.at.state.dead:
             return
         self.headers.for_element(index, elements, lambda header: self._extract_header(header, length))
