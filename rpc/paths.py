@@ -1,6 +1,7 @@
 """Unix socket paths: validation, and listening on one that a dead process left behind."""
 
 import errno
+import os
 import socket
 from pathlib import Path
 
@@ -13,7 +14,7 @@ MAX_PATH_BYTES = 107
 def check_length(path: str | Path) -> str:
     """Return the path as text; raise RpcError when no Unix socket can have it."""
     text = str(path)
-    if len(text.encode()) > MAX_PATH_BYTES:
+    if len(os.fsencode(text)) > MAX_PATH_BYTES:
         raise RpcError(
             "ENAMETOOLONG", f"socket path {text} has more than {MAX_PATH_BYTES} bytes; use a shorter directory"
         )

@@ -299,3 +299,12 @@ def test_a_path_that_leads_through_a_file_is_not_called_in_use(tmp_path):
     with pytest.raises(RpcError) as refused:
         listen(tmp_path / "file" / "api.sock")
     assert refused.value.code == "ENOTDIR"
+
+
+def test_a_path_is_measured_in_bytes_whatever_they_are(tmp_path):
+    folder = tmp_path / "\udcff"  # as os.fsdecode returns a byte that is no UTF-8
+    folder.mkdir()
+    listen(folder / "a").close()
+    with pytest.raises(RpcError) as refused:
+        listen(folder / ("é" * 60))
+    assert refused.value.code == "ENAMETOOLONG"
