@@ -96,6 +96,8 @@ def test_a_matrix_beside_the_scenario_is_read(page, tmp_path):
         {"operation": "command", "arguments": {"line": "traffic program programs=[]"}},
         {"operation": "command", "arguments": {"line": "traffic trace file=/etc/shadow.goal"}},
         {"operation": "traffic", "arguments": {"traffic": {"kind": "matrix", "file": "/etc/shadow"}}},
+        {"operation": "traffic", "arguments": {"traffic": {"kind": "open_loop", "file": "/etc/shadow"}}},
+        {"operation": "command", "arguments": {"line": "traffic open_loop file=/etc/shadow load=10% flows=1"}},
         {"operation": "subscribe", "arguments": {}},
     ],
 )

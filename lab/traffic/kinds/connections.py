@@ -40,6 +40,7 @@ class ConnectionMatrix(TrafficBase):
     """
 
     driver: ClassVar[str] = "mrclab.lab.traffic.running.connections:RunningMatrix"
+    local_fields: ClassVar[frozenset[str]] = frozenset({"file"})
     kind: Literal["matrix"]
     file: MatrixField = Field(description="path of the matrix, from the scenario's folder, e.g. permutation.cm")
     unit: Literal["ps", "us"] = Field(

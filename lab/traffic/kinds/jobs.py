@@ -215,6 +215,7 @@ class Training(JobTraffic):
 class Trace(JobTraffic):
     """A recorded job: Chakra execution traces, one file per rank, or a schedule in GOAL. Virtual time only."""
 
+    local_fields: ClassVar[frozenset[str]] = frozenset({"file"})
     kind: Literal["trace"]
     file: TraceField = Field(
         description="from the scenario's folder: Chakra's files without .RANK.et, e.g. traces/all_reduce; or a GOAL"

@@ -26,6 +26,7 @@ class OpenLoop(TrafficBase):
     content: ClassVar[str] = "counted"
     keeps_qps: ClassVar[bool] = False
     keeps_messages: ClassVar[bool] = False
+    local_fields: ClassVar[frozenset[str]] = frozenset({"file"})
 
     kind: Literal["open_loop"]
     sizes: Literal["ai", "data_mining", "hadoop", "web_search"] | None = Field(

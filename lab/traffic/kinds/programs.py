@@ -56,6 +56,7 @@ class Programs(TrafficBase):
     driver: ClassVar[str] = "mrclab.lab.traffic.running.programs:RunningPrograms"
     worlds: ClassVar[frozenset[WorldName]] = frozenset({"wire"})
     keeps_messages: ClassVar[bool] = False
+    local_fields: ClassVar[frozenset[str]] = frozenset({"programs", "ranks", "files"})
 
     kind: Literal["program"]
     programs: list[ProgramSpec] = Field(default=[], description="programs, in the order of their start")

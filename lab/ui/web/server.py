@@ -10,7 +10,7 @@ import json
 import secrets
 import shlex
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,9 +24,11 @@ from starlette.staticfiles import StaticFiles
 from mrclab.lab.errors import LabError
 from mrclab.lab.scenario import schema
 from mrclab.lab.scenario.units import parse_size
+from mrclab.lab.traffic.base import TRAFFIC
 from mrclab.lab.ui.checking import checked, refused
 from mrclab.lab.ui.editor import Editor
 from mrclab.lab.ui.sources import RunIndex, Source
+from mrclab.topo.input.sentences import listed
 
 Operate = Callable[..., dict[str, Any]]  # (operation, **arguments)
 Check = Callable[[str], dict[str, Any]]
@@ -44,7 +46,6 @@ _POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' 
 _TERMINAL = "use the prompt, or a terminal"
 _OPERATIONS = frozenset({"command", "inject", "clear", "traffic", "controller", "speed", "slow"})
 _WRITING = frozenset({"capture", "report"})
-_OF_FILES = frozenset({"program", "matrix", "trace"})  # kinds of traffic
 T = TypeVar("T")
 
 _MAX_THREADS = 16
@@ -100,7 +101,7 @@ def refused_operation(operation: str, arguments: Mapping[str, Any]) -> str:
         return f"the page has no operation {operation[:60]!r}"
     if operation == "traffic":
         traffic = arguments.get("traffic")
-        return _traffic(traffic.get("kind") if isinstance(traffic, Mapping) else None)
+        return _traffic(traffic.get("kind"), traffic) if isinstance(traffic, Mapping) else ""
     return _line(str(arguments.get("line", ""))) if operation == "command" else ""
 
 
@@ -113,12 +114,15 @@ def _line(line: str) -> str:
         return f"{name} writes files, which the page does not; {_TERMINAL}"
     if name == "send" and len(words) > 2 and not _is_size(words[2]):
         return f"send reads a file, which the page does not; {_TERMINAL}, or give a size such as 16MiB"
-    return _traffic(words[0] if words else None) if name == "traffic" else ""
+    return _traffic(words[0], [word.partition("=")[0] for word in words[1:]]) if name == "traffic" and words else ""
 
 
-def _traffic(kind: object) -> str:
-    if kind in _OF_FILES:
-        return f"traffic of kind {kind} reads files or runs programs, which the page does not; {_TERMINAL}"
+def _traffic(kind: object, fields: Collection[str]) -> str:
+    """Return why traffic of a kind with these fields is not started; empty where the lab decides."""
+    local = TRAFFIC[str(kind)].local_fields.intersection(fields) if isinstance(kind, str) and kind in TRAFFIC else None
+    if local:
+        names = listed(sorted(local))
+        return f"{names} of {kind}: the page reads no files and runs no programs of this machine; {_TERMINAL}"
     return ""
 
 
