@@ -148,6 +148,10 @@ class Kinds(Generic[M]):
             raise KeyError(kind)
         return found
 
+    def get(self, kind: object, default: type[M]) -> type[M]:
+        """Return the class of a kind, or `default` where it is not known here."""
+        return self._find(kind) or default
+
     def _find(self, kind: object) -> type[M] | None:
         if kind not in self._models:
             place = self._places.get(str(kind))

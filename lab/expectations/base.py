@@ -6,7 +6,7 @@ one for which there is no evidence (a window in which nothing ran or no host was
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,6 +25,7 @@ from mrclab.topo.input.sentences import brief
 
 if TYPE_CHECKING:
     from mrclab.lab.measure.measures import Measures
+    from mrclab.lab.traffic.base import TrafficBase
 
 L = TypeVar("L")
 
@@ -125,6 +126,15 @@ class BaseExpectation(OfKind):
     without_history: ClassVar[bool] = False
     """True where traffic, faults and QPs in ERROR say enough to judge it: all that is left without a history."""
 
+    by_cables: ClassVar[bool] = False
+    """True where a fault's own cables select the packets or EVs that it judges."""
+
+    by_qps: ClassVar[bool] = False
+    """True where it judges QPs of the history, in which some traffic leaves none."""
+
+    by_mapper: ClassVar[bool] = False
+    """True where it judges the Clustermapper's verdicts."""
+
     name: NewName | None = None
 
     def check(self, measures: "Measures") -> Verdict:
@@ -145,6 +155,10 @@ class BaseExpectation(OfKind):
             return self.verdict(
                 False, self.expected_outcome, f"this could not be judged: {type(error).__name__}: {error}"
             )
+
+    def mistakes(self, workloads: "Mapping[str, TrafficBase]") -> Iterator[tuple[str, str]]:
+        """Yield (field, sentence) for each mistake that only the scenario's workloads, by name, show."""
+        yield from ()
 
     def judge(self, measures: "Measures") -> Verdict:
         """Judge a run; raise KeyError for a moment that never came, NoEvidence for other missing data."""
@@ -185,6 +199,8 @@ EXPECTATIONS: Kinds[BaseExpectation] = Kinds("expectation", "mrclab.expectations
 
 class Selected(BaseExpectation):
     """An expectation about all flows, one workload or one flow."""
+
+    by_qps = True
 
     traffic: TrafficName | None = None
     flow: FlowName | None = None

@@ -1,11 +1,12 @@
 """Expectations of time: completion and slowdown, latency of a ping-pong, measured RTT."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
+from typing_extensions import override
 
 from mrclab.lab.expectations.base import (
     AS_TEXT,
@@ -29,6 +30,7 @@ from mrclab.topo.input.quantities import parse_duration
 
 if TYPE_CHECKING:
     from mrclab.lab.measure.measures import Measures
+    from mrclab.lab.traffic.base import TrafficBase
 
 _SIDES = ("at_least", "at_most", "about")
 
@@ -129,6 +131,18 @@ class CompletionExpectation(DurationExpectation):
         times = self._times(measures)
         return fmean(times) if self.percentile == "mean" else quantile(times, self.percentile / 100)
 
+    @override
+    def mistakes(self, workloads: "Mapping[str, TrafficBase]") -> Iterator[tuple[str, str]]:
+        named = workloads.get(self.traffic)
+        if named is None:
+            return
+        if self.of == "iterations" and not named.iterates:
+            yield "of", f"{self.traffic} has no iterations; write {'of: messages or ' * named.keeps_messages}of: flows"
+        if self.of == "messages" and not named.keeps_messages:
+            other = "of: iterations or of: flows" if named.iterates else "of: flows"
+            other += ", or expect its latency" if named.kind_name == "pingpong" else ""
+            yield "of", f"the history has no messages of {self.traffic}; write {other}"
+
     def _times(self, measures: "Measures") -> Sequence[float]:
         within = measures.window(self.window) if self.window else None
         until = within[1] if within else float("inf")
@@ -189,6 +203,13 @@ class Latency(DurationExpectation):
     traffic: TrafficName
     minus: TrafficName | None = Field(default=None, description="judge the difference from this ping-pong")
     percentile: float = Field(default=50, ge=0, le=100)
+
+    @override
+    def mistakes(self, workloads: "Mapping[str, TrafficBase]") -> Iterator[tuple[str, str]]:
+        for field, name in (("traffic", self.traffic), ("minus", self.minus)):
+            if name is not None and (name not in workloads or workloads[name].kind_name != "pingpong"):
+                text = f"{name} is not a ping-pong, so its round trips are not timed; name traffic of kind pingpong"
+                yield field, text
 
     def measured_seconds(self, measures: "Measures") -> float:
         """The percentile or difference; KeyError where no round trip was made."""

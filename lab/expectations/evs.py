@@ -24,6 +24,7 @@ class EvStateExpectation(BaseExpectation):
     """EVs over a fault's cables take a state while it lasts, and are usable again afterwards."""
 
     to_the_end = True
+    by_cables = True
     kind: Literal["ev_state"]
     fault: FaultName
     state: State = "ASSUMED_BAD"
@@ -71,6 +72,7 @@ class EvStateExpectation(BaseExpectation):
 class EvAffected(BaseExpectation):
     """The EVs taken out are exactly those over a fault's cables, or over an element in a window."""
 
+    by_cables = True
     kind: Literal["ev_affected"]
     fault: FaultName | None = None
     element: str | None = Field(default=None, description="a switch, host or cable")
@@ -113,6 +115,7 @@ class EvAffected(BaseExpectation):
 class EvSwaps(BaseExpectation):
     """Number of EVs that took a state in a window; without a state, that were taken out of use."""
 
+    by_cables = by_qps = True
     kind: Literal["ev_swaps"]
     window: KnownWindow
     fault: FaultName | None = Field(default=None, description="count EVs over its cables only")

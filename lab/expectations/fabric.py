@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from mrclab.controller.provisioning.counters import DROP_REASONS
 from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Verdict, needs_one, show_share
 from mrclab.lab.measure.fabric.faults import elements, links_of
 from mrclab.lab.measure.fabric.switches import Port, growth, ports_of
@@ -15,11 +16,23 @@ from mrclab.lab.measure.series import CountSeries
 from mrclab.lab.measure.validity.evidence import NoEvidence
 from mrclab.lab.scenario.names import FaultName, KnownWindow
 from mrclab.lab.scenario.units import Duration, Percent, show_seconds
+from mrclab.topo.input.sentences import nearest
 
 if TYPE_CHECKING:
     from mrclab.lab.measure.measures import Measures
 
 _LIMITS = ("at_least", "at_most")
+_REASONS = (*DROP_REASONS.values(), "queue")
+
+
+def _known_reasons(given: str | list[str]) -> str | list[str]:
+    for reason in [given] if isinstance(given, str) else given:
+        if reason not in _REASONS:
+            raise ValueError(f"switches do not drop for {reason!r}; {nearest(reason, _REASONS)}")
+    return given
+
+
+_KNOWN = AfterValidator(_known_reasons)
 
 
 @EXPECTATIONS.register
@@ -28,9 +41,13 @@ class Drops(BaseExpectation):
 
     to_the_end = True
     kind: Literal["drops"]
-    reason: str | list[str] | None = Field(default=None, description="such as queue, usid_miss; without it all")
+    reason: Annotated[str | list[str], _KNOWN] | None = Field(
+        default=None, description="such as queue, usid_miss; without it all"
+    )
     switch: str | None = None
-    only: list[str] | None = Field(default=None, description="reasons for which packets may be dropped")
+    only: Annotated[list[str], _KNOWN] | None = Field(
+        default=None, description="reasons for which packets may be dropped"
+    )
     at_least: int | None = Field(default=None, ge=0)
     at_most: int | None = Field(default=None, ge=0)
 
@@ -159,6 +176,7 @@ class Pauses(_PortCount):
 class MapperVerdict(BaseExpectation):
     """Clustermapper blames the faulty element, in time, and no other."""
 
+    by_mapper = True
     kind: Literal["verdict"]
     fault: FaultName
     element: str | None = Field(default=None, description="a switch or cable; without it the one the fault began")
@@ -221,6 +239,7 @@ class FalseAlarms(BaseExpectation):
     """False positives: elements that Clustermapper blamed although no fault had hit them."""
 
     to_the_end = True
+    by_mapper = True
     kind: Literal["false_alarms"]
     window: KnownWindow | None = Field(default=None, description="in which they were blamed; default: the whole run")
     state: Literal["down", "lossy"] | None = Field(default=None, description="count these verdicts alone")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 class _BetweenFlows(BaseExpectation):
+    by_qps = True
     window: KnownWindow
     traffic: TrafficName | list[TrafficName] | None = None
     at_least: float | None = Field(default=None, ge=0, le=1)

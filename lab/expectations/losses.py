@@ -43,6 +43,7 @@ def one_or_list(value: object) -> object:
 class Lost(Selected):
     """Number of packets declared lost: over faults' cables or in a window, by the worst QP, the mean one or all."""
 
+    by_cables = True
     kind: Literal["lost"]
     fault: Annotated[list[FaultName], BeforeValidator(one_or_list)] = Field(
         default=[], description="on paths over its cables, or over those of any of a list"
@@ -185,6 +186,7 @@ class Retransmitted(Selected):
 class Detect(BaseExpectation):
     """Time until the senders took the EVs over a fault's cables out of use."""
 
+    by_cables = by_qps = True
     kind: Literal["detect"]
     fault: FaultName
     within_rtts: float | None = Field(default=None, gt=0)

@@ -176,6 +176,7 @@ class Stall(_InWindow):
 class Isolation(BaseExpectation):
     """Share of its rate alone that a victim keeps while others load the fabric."""
 
+    by_qps = True
     kind: Literal["isolation"]
     victim: TrafficName
     window: KnownWindow

@@ -32,13 +32,16 @@ class FaultBase(OfKind):
 
     `action_class` is the class of its action. `worlds` names the worlds that support the kind; `example` holds the
     fields with which `self_test` is called in the lab of the self-test (`FABRIC` of `mrclab.lab.faults.selftest`);
-    `draws` has a draw for each field that chaos chooses, drawn in this order.
+    `draws` has a draw for each field that chaos chooses, drawn in this order. `takes_carrier` is True where its cables
+    have no carrier while it is in force, `needs_controller` where the controller has to act on it.
     """
 
     action_class: ClassVar[type[FaultAction[Any]]]
     worlds: ClassVar[frozenset[WorldName]] = frozenset({"wire", "sim"})
     example: ClassVar[dict[str, Any]] = {}
     draws: ClassVar[Mapping[str, FieldDraw]] = {}
+    takes_carrier: ClassVar[bool] = False
+    needs_controller: ClassVar[bool] = False
 
     name: NewName
     at: KnownTrigger = Field(description="when it begins: 3s, 25% of NAME, after NAME + 1s")

@@ -58,8 +58,8 @@ class TrafficBase(OfKind):
 
     `worlds` names the worlds in which the kind means something; `bulk` is True where its hosts send as fast as they can
     and do not wait between messages, `iterates` where its hosts record iterations, `keeps_qps` where the history has
-    its QPs, `keeps_messages` where it has the time of each message. `local_fields` name files of this machine, or commands to
-    run on it. `driver` is the class that drives it in a world, a name, as models load where nothing runs.
+    its QPs, `keeps_messages` where it has the time of each message. `local_fields` name files of this machine, or
+    commands to run on it. `driver` is the class that drives it in a world, a name, as models load where nothing runs.
     """
 
     driver: ClassVar[str] = "mrclab.lab.traffic.running.flows:Running"

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from mrclab.lab.faults.base import FAULTS, FaultBase
 from mrclab.lab.history import Record
 from mrclab.lab.ui.phrases import PHRASES, phrase
 from mrclab.topo.model import Fabric, Link, UnknownName
@@ -21,9 +22,6 @@ _EVENT_FIELDS = {
 """Fields of events that lessons refer to."""
 
 _CONNECTING = frozenset({"RESET", "INIT", "RTR"})  # states of a QP before RTS
-_DOWN = {"link_down", "nic_port_down", "nic_down", "plane_down", "switch_reboot", "transceiver"}
-"""Kinds of faults that leave their cables without carrier while they are in force."""
-
 _LOSSES = {"packet.lost": "lost", "packet.retx": "retransmitted", "packet.spurious": "spurious"}
 
 
@@ -360,7 +358,7 @@ class PageModel:
         name, links = record["fault"], record.get("links", [])
         self._faults[name] = record.get("text", "")
         self._faulty[name] = list(links)
-        if record.get("fault_kind") in _DOWN:
+        if FAULTS.get(record.get("fault_kind"), FaultBase).takes_carrier:
             self._set_down(links, name)
 
     def _on_fault_end(self, record: Record) -> None:

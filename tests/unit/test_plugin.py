@@ -60,3 +60,23 @@ def test_reference_and_schema_know_its_kinds(installed):
         assert text.count(word) >= 2, word
     assert "factor of one decrease" in text
     assert "weight of the newest packet" in text
+
+
+_DRAWN = """
+from mrclab.lab.history import Record
+from mrclab.lab.ui.model import PageModel
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec
+page = PageModel(Fabric(FabricSpec()))
+links = ["t0-p1-1/t1-p1-1"]
+page.take(Record(1.0, "lab", "fault.begin", {"fault": "f", "fault_kind": "uplinks_down", "links": links, "text": "x"}))
+print(*page.frame(1.1)["down"])
+page.take(Record(2.0, "lab", "fault.end", {"fault": "f", "fault_kind": "uplinks_down", "links": links, "text": "x"}))
+print(*page.frame(2.1)["down"])
+"""
+
+
+def test_the_page_draws_what_its_fault_takes_carrier_from(installed):
+    begun, ended = python(installed, "-c", _DRAWN).splitlines()
+    assert begun.isdigit()
+    assert ended == ""

@@ -37,6 +37,7 @@ class CarrierFault(LastingFault):
     """Carrier lost at both ends of all cables of the fault, at once."""
 
     action_class: ClassVar = CutCables
+    takes_carrier: ClassVar = True
 
     @override
     def self_test(self, probe: FaultProbe) -> None:

@@ -19,6 +19,8 @@ from mrclab.topo.process.nodecontrol import Cleared
 class ControllerFault(FaultBase):
     """A fault of the controller's process; no other may have it at the same time."""
 
+    needs_controller: ClassVar = True
+
     @override
     def claims(self, fabric: Fabric) -> frozenset[str]:
         return frozenset({THE_CONTROLLER})
@@ -118,6 +120,7 @@ class ControllerPartition(LastingFault):
     worlds: ClassVar = frozenset({"wire"})  # there are no control channels in virtual time
     example: ClassVar = {"switch": SWITCH}
     action_class: ClassVar = CutControl
+    needs_controller: ClassVar = True
 
     @override
     def text(self, fabric: Fabric) -> str:

@@ -29,6 +29,7 @@ class SwitchCrash(SwitchFault):
     example: ClassVar = {"switch": SWITCH}
     draws: ClassVar = {"switch": random_switch}
     action_class: ClassVar = KillProcess
+    needs_controller: ClassVar = True
 
     @override
     def processes(self, fabric: Fabric) -> tuple[str, ...]:
@@ -168,6 +169,8 @@ class SwitchReboot(FaultBase):
     example: ClassVar = {"switch": SWITCH, "takes": 0.1}
     draws: ClassVar = {"switch": random_switch, "keep_state": heads}
     action_class: ClassVar = Reboot
+    takes_carrier: ClassVar = True
+    needs_controller: ClassVar = True
 
     @override
     def links(self, fabric: Fabric) -> tuple[str, ...]:
@@ -236,6 +239,7 @@ class WrongEntry(SwitchFault):
     to: int = Field(default=0, ge=0, description="the port that it leads to now; 0: the entry is missing")
     example: ClassVar = {"switch": SWITCH, "port": 1, "to": 2}
     action_class: ClassVar = Misroute
+    needs_controller: ClassVar = True
 
     @field_validator("port", "to")
     @classmethod

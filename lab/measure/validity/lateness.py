@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from mrclab.lab.faults.base import FAULTS, FaultBase
 from mrclab.lab.history import History, Record
 from mrclab.lab.measure.fabric.faults import FaultSpan
 from mrclab.lab.scenario.units import show_seconds
@@ -24,7 +25,6 @@ _RESTART_S = 3.0  # seconds after a fault in which what it stopped may still be 
 _LOOK_S = 0.25  # seconds between two checks: the times of a stop are known no better
 _EXPLAINS_S = 0.5  # a stop of this many seconds explains other delays of the process
 _AFTER_S = 0.1  # seconds after the lab's process woke up in which it does what was due meanwhile
-_NEEDS_CONTROLLER = ("switch_crash", "switch_reboot", "wrong_entry", "controller_")  # beginnings of kinds of faults
 
 
 class Late(NamedTuple):
@@ -90,7 +90,7 @@ class Lateness:
         )
 
     def _depends(self, controlled: bool) -> bool:
-        return controlled or any(fault.kind.startswith(_NEEDS_CONTROLLER) for fault in self._faults)
+        return controlled or any(FAULTS.get(fault.kind, FaultBase).needs_controller for fault in self._faults)
 
     @cached_property
     def _stops(self) -> list[Late]:

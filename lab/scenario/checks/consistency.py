@@ -9,7 +9,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from mrclab.controller.nodefiles import MAX_EVS, default_profile
-from mrclab.controller.provisioning.counters import DROP_REASONS
 from mrclab.lab.capture import where
 from mrclab.lab.expectations.base import LINE, Level
 from mrclab.lab.faults.base import FaultBase
@@ -24,16 +23,6 @@ from mrclab.topo.model import Fabric
 if TYPE_CHECKING:
     from mrclab.lab.scenario.scenario import Scenario
     from mrclab.lab.traffic.base import TrafficBase
-
-_REASONS = [*DROP_REASONS.values(), "queue"]
-_BY_CABLE = frozenset({"lost", "detect", "ev_state", "ev_affected", "ev_swaps"})  # judged by a fault's cables
-_OF_THE_MAPPER = frozenset({"verdict", "false_alarms"})
-_OF_QPS = frozenset(
-    {
-        "goodput", "goodput_floor", "stall", "isolation", "recover", "detect", "lost", "retransmitted", "ev_swaps",
-        "jain", "spread", "plane_balance", "path_share", "rtt",
-    }
-)  # fmt: skip
 
 
 def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
@@ -54,15 +43,14 @@ def mistakes(scenario: "Scenario", fabric: Fabric) -> list[Mistake]:
                 *_bounds(entry),
                 *_flow(entry, flows),
                 *_places(entry, fabric),
-                *_reasons(entry),
                 *_levels(entry, named),
                 *_cables(entry, faults, fabric),
-                *_timed(entry, workloads),
+                *entry.mistakes(workloads),
                 *_with_qps(entry, workloads),
                 *_sampled(entry, fabric),
                 *_recorded(entry, scenario),
             ]
-            if entry.kind_name in _OF_THE_MAPPER and scenario.mapper is None:
+            if entry.by_mapper and scenario.mapper is None:
                 rows.append(("kind", "no host probes in this scenario; add `mapper: {}`, or leave this out"))
             found += [((section, index, field), text) for field, text in rows]
     return found
@@ -199,14 +187,6 @@ def _places(entry: Any, fabric: Fabric) -> Rows:
         yield "switch", f"no switch is called {switch!r}; {nearest(switch, list(fabric.near(switch, 'switch')))}"
 
 
-def _reasons(entry: Any) -> Rows:
-    for field in ("reason", "only") if entry.kind == "drops" else ():
-        given = getattr(entry, field)
-        for reason in [given] if isinstance(given, str) else given or []:
-            if reason not in _REASONS:
-                yield field, f"switches do not drop for {reason!r}; {nearest(reason, _REASONS)}"
-
-
 def _levels(entry: Any, named: Mapping[str, Any]) -> Rows:
     """Yield limits like `75% of NAME` where NAME measures no such figure, or is the expectation itself."""
     for field in ("at_least", "at_most", "about", "to"):
@@ -230,7 +210,7 @@ def _measures(entry: Any, level: bool) -> bool:
 
 
 def _cables(entry: Any, faults: Mapping[str, FaultBase], fabric: Fabric) -> Rows:
-    given = getattr(entry, "fault", None) if entry.kind in _BY_CABLE else None
+    given = getattr(entry, "fault", None) if entry.by_cables else None
     for name in [given] if isinstance(given, str) else given or []:
         fault = faults.get(name)
         if fault is not None and not fault.links(fabric):
@@ -238,29 +218,9 @@ def _cables(entry: Any, faults: Mapping[str, FaultBase], fabric: Fabric) -> Rows
             yield "fault", f"{name} concerns no cable of its own, by which this is judged; {remedy}"
 
 
-def _timed(entry: Any, workloads: "Mapping[str, TrafficBase]") -> Rows:
-    if entry.kind == "latency":
-        for field in ("traffic", "minus"):
-            name = getattr(entry, field)
-            if name is not None and (name not in workloads or workloads[name].kind_name != "pingpong"):
-                yield (
-                    field,
-                    f"{name} is not a ping-pong, so its round trips are not timed; name traffic of kind pingpong",
-                )
-    named = workloads.get(entry.traffic) if entry.kind == "completion" and entry.of == "iterations" else None
-    if named is not None and not named.iterates:
-        yield "of", f"{entry.traffic} has no iterations; write {'of: messages or ' * named.keeps_messages}of: flows"
-    if entry.kind == "completion" and entry.of == "messages":
-        named = workloads.get(entry.traffic)
-        if named is not None and not named.keeps_messages:
-            other = "of: iterations or of: flows" if named.iterates else "of: flows"
-            other += ", or expect its latency" if named.kind_name == "pingpong" else ""
-            yield "of", f"the history has no messages of {entry.traffic}; write {other}"
-
-
 def _with_qps(entry: Any, workloads: "Mapping[str, TrafficBase]") -> Rows:
     """Yield expectations on QPs where the traffic that they are about leaves none in the history."""
-    if entry.kind not in _OF_QPS or getattr(entry, "flow", None):
+    if not entry.by_qps or getattr(entry, "flow", None):
         return
     given = getattr(entry, "victim", None) or getattr(entry, "traffic", None) or list(workloads)
     names = [given] if isinstance(given, str) else given
