@@ -92,7 +92,7 @@ class Configs(Mapping[str, NodeConfig]):
         common = self._of_group.get(key)
         if common is None:
             made = _first_of_group(self._fabric, host, self._version, self._mapper, choice)
-            common = self._of_group[key] = made.model_copy(update={"directory": self._directory}).share_lookup()
+            common = self._of_group[key] = made.model_copy(update={"directory": self._directory})
         denied = tuple(self._denylists.get(name, ()))
         own = {"host": _section(host), "ports": _ports(host, self._fabric.spec), "denylist": denied}
         return _interned(common.model_copy(update=own if host.downlink <= self._agents else {**own, "mapper": None}))

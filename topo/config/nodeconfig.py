@@ -9,7 +9,6 @@ Seconds are floats, sizes are bytes, rates are full-size packets per second.
 import ipaddress
 import json
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -311,16 +310,13 @@ class NodeConfig(_Part):
         raise KeyError(f"{self.host.name} has no EV profile {name!r}")
 
     def template_for(self, destination: str) -> "Template":
-        """The template whose prefix holds the inner address `destination`; KeyError if no group does."""
-        address = srv6.from_text(destination)
-        if isinstance(self.templates, LazySequence):
-            group = address - srv6.group_prefix(0) >> 64
-            if 1 <= group <= len(self.templates):
-                return self.templates[group - 1]
-            raise KeyError(f"{self.host.name} has no template for {destination}")
-        for shift, by_prefix in self._lookup:
-            template = by_prefix.get(address >> shift)
-            if template is not None:
+        """The template of the T0 group of the inner address `destination`; KeyError if there is none."""
+        group = srv6.from_text(destination) - srv6.group_prefix(0) >> 64
+        templates: Sequence[Template] = self.templates
+        if isinstance(templates, LazySequence):
+            templates = templates[group - 1 : group] if group > 0 else ()
+        for template in templates:
+            if template.group == group:
                 return template
         raise KeyError(f"{self.host.name} has no template for {destination}")
 
@@ -336,30 +332,6 @@ class NodeConfig(_Part):
         templates = self.templates
         some = templates[:2] if isinstance(templates, LazySequence) else templates  # one of two is another group
         return max(template.base_rtt for template in some)
-
-    def share_lookup(self) -> "NodeConfig":
-        """Return the same; copies of it from now on need not look through its templates again."""
-        if not isinstance(self.templates, LazySequence):
-            _ = self._lookup
-        return self
-
-    @property
-    def _lookup(self) -> list[tuple[int, dict[int, Template]]]:
-        """Templates by the leading bits of their prefixes, by how many bits follow these."""
-        templates, found = self._prefixes
-        if templates is not self.templates:  # a copy with other templates took this along
-            del self.__dict__["_prefixes"]
-            found = self._prefixes[1]
-        return found
-
-    @cached_property
-    def _prefixes(self) -> tuple[tuple[Template, ...], list[tuple[int, dict[int, Template]]]]:
-        by_length: dict[int, dict[int, Template]] = {}
-        for template in self.templates:
-            network, _, length = template.prefix.partition("/")
-            shift = 128 - int(length)
-            by_length.setdefault(shift, {}).setdefault(srv6.from_text(network) >> shift, template)
-        return self.templates, list(by_length.items())
 
     def denied(self, plane: int, uplink: int, destination: str) -> bool:
         """Return True if the denylist forbids EV (plane, uplink) towards the inner address `destination`."""
