@@ -20,6 +20,7 @@ from mrclab.topo.input import files, sentences
 from mrclab.topo.input.sentences import nearest
 
 Location = Sequence[int | str]
+Place = tuple[int | str, ...]
 
 _MAX_TEXT = 1_000_000  # characters of a file
 _MAX_BYTES = 4 * _MAX_TEXT  # of them, in UTF-8
@@ -49,8 +50,8 @@ class Document:
     def __init__(self, text: str, name: str) -> None:
         self.name = name
         self.text = text
-        self._root = self._parse(text)
-        self.data: dict[str, Any] = self._plain(self._root, [_MAX_PLACES], 0)
+        self._lines: dict[Place, int] = {}
+        self.data: dict[str, Any] = self._plain(self._parse(text), [_MAX_PLACES], (), 0)
 
     def _parse(self, text: str) -> CommentedMap:
         if len(text) > _MAX_TEXT:
@@ -76,12 +77,15 @@ class Document:
             )
         return root
 
-    def _plain(self, node: Any, left: list[int], depth: int, line: int = 0) -> Any:
-        """Convert to plain dicts, lists and values; ScenarioError for endless aliases, or a key that is no text."""
+    def _plain(self, node: Any, left: list[int], place: Place, line: int) -> Any:
+        """Convert to plain dicts, lists and values, and note the line of each; ScenarioError for endless aliases, or a
+        key that is no text.
+        """
         left[0] -= 1
-        if left[0] < 0 or depth > _MAX_DEPTH:
+        if left[0] < 0 or len(place) > _MAX_DEPTH:
             what = "nested too deeply, or an alias within what it repeats" if left[0] >= 0 else "repeated by aliases"
             raise ScenarioError([f"{self.name}:{line + 1}: this is {what}; write it out in full"])
+        self._lines[place] = line
         if isinstance(node, CommentedMap):
             for key in node:
                 if not isinstance(key, str):
@@ -89,10 +93,14 @@ class Document:
                     name = sentences.shown(key)
                     raise ScenarioError([f"{self.name}:{at + 1}: {name}: a field is named by text; put it in quotes"])
             return {
-                str(key): self._plain(value, left, depth + 1, _line_of(node, key, line)) for key, value in node.items()
+                str(key): self._plain(value, left, (*place, str(key)), _line_of(node, key, line))
+                for key, value in node.items()
             }
         if isinstance(node, CommentedSeq):
-            return [self._plain(value, left, depth + 1, line) for value in node]
+            return [
+                self._plain(value, left, (*place, index), _line_of(node, index, line))
+                for index, value in enumerate(node)
+            ]
         if isinstance(node, bool) or node is None:
             return node
         if isinstance(node, int) and node.bit_length() > _MAX_BITS:
@@ -106,20 +114,10 @@ class Document:
 
     def line(self, location: Location) -> int:
         """Return the line, counted from 1, of the innermost part of `location` that the file has."""
-        node: Any = self._root
-        line = 0
-        for position, part in enumerate(location):
-            try:
-                if _is_field(node, location, position):
-                    line = node.lc.key(part)[0]
-                elif isinstance(node, CommentedSeq) and isinstance(part, int) and part < len(node):
-                    line = node.lc.item(part)[0]
-                else:
-                    continue  # the tag of a union, or a missing field
-            except (KeyError, TypeError):
-                break
-            node = node[part]
-        return int(line) + 1
+        place = without_tags(self.data, location)
+        while place not in self._lines:
+            place = place[:-1]
+        return self._lines[place] + 1
 
     def at(self, location: Location, message: str) -> str:
         """Format a mistake: `file:line: field: message`."""
@@ -129,27 +127,26 @@ class Document:
 
     def field(self, location: Location) -> str:
         """Return the place as in the file, without union tags: `faults[1].link`."""
-        text = ""
-        node: Any = self._root
-        tagged = False  # True behind the tag of a union, which a field may be called like
-        for position, part in enumerate(location):
-            known = _is_field(node, location, position)
-            if isinstance(part, int):
-                text += f"[{part + 1}]"
-            elif known or (position == len(location) - 1 and (tagged or not _is_tag(node, part))):
-                text += f".{part}" if text else str(part)
-            else:
-                tagged = True
-                continue
-            node, tagged = _child(node, part), False
-        return text or "scenario"
+        parts = without_tags(self.data, location)
+        text = "".join(f"[{part + 1}]" if isinstance(part, int) else f".{part}" for part in parts)
+        return text.removeprefix(".") or "scenario"
 
 
-def _is_field(node: Any, location: Location, position: int) -> bool:
-    """Return True if a part of a place is a field that the file has, not the tag of a union of the same name."""
-    part = location[position]
-    last = position == len(location) - 1
-    return isinstance(node, CommentedMap) and part in node and (last or isinstance(node[part], (dict, list)))
+def without_tags(node: Any, location: Location) -> Place:
+    """Return a pydantic location in some data without the tags of unions, which a field may be called like."""
+    place: list[int | str] = []
+    tagged = False  # True behind a tag
+    for position, part in enumerate(location):
+        child = _child(node, part)
+        last = position == len(location) - 1
+        tag = isinstance(node, dict) and node.get("kind") == part and not tagged
+        found = isinstance(child, (dict, list)) or (last and (child is not None or not tag))
+        if found or isinstance(part, int):
+            place.append(part)
+            node, tagged = child, False
+        else:
+            tagged = True
+    return tuple(place)
 
 
 def read(path: Path, *, follow: bool = True) -> Document:
@@ -216,20 +213,15 @@ def _check_size(value: Any, left: list[int], depth: int) -> None:
         _check_size(inner, left, depth + 1)
 
 
-def _line_of(node: CommentedMap, key: Any, otherwise: int) -> int:
+def _line_of(node: CommentedMap | CommentedSeq, key: Any, otherwise: int) -> int:
     try:
-        return int(node.lc.key(key)[0])
+        return int(node.lc.data[key][0])
     except (KeyError, TypeError, AttributeError):
         return otherwise
 
 
 def _short(text: str) -> str:
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
-
-
-def _is_tag(node: Any, part: str) -> bool:
-    """Return True if a part of a location only names the kind of a union."""
-    return isinstance(node, CommentedMap) and node.get("kind") == part
 
 
 def _child(node: Any, part: int | str) -> Any:

@@ -5,7 +5,6 @@ merges a value into an existing section, field by field, unless its `kind` diffe
 and so does `set` a whole entry of a list.
 """
 
-import contextlib
 import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from mrclab.lab.scenario.base import Strict
+from mrclab.lab.scenario.files.yamlfile import Place, without_tags
 from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.input.sentences import nearest
 
@@ -48,9 +48,6 @@ class UnknownPlace(ValueError):  # noqa: N818 - the sentence is the error
     def __init__(self, path: str, field: str, text: str) -> None:
         super().__init__(text)
         self.path, self.field = path, field  # `set` or `replace`
-
-
-Place = tuple[int | str, ...]
 
 
 Places = Mapping[tuple[str, str], Place]  # (`set` or `replace`, dotted path) → place in the data
@@ -118,7 +115,7 @@ def leaves(data: Any, path: str = "") -> dict[str, Any]:
 
 def origin(data: Any, places: Places, location: Place, index: int) -> tuple[Place, str]:
     """Return the place in the file of a mistake in a variant's data, and the field where that is not obvious."""
-    real = _without_tags(data, location)
+    real = without_tags(data, location)
     for (field, path), place in sorted(places.items(), key=lambda item: -len(item[1])):
         if real[: len(place)] == place:
             return ("variants", index, field, path), ".".join(_part_text(part) for part in real[len(place) :])
@@ -127,26 +124,11 @@ def origin(data: Any, places: Places, location: Place, index: int) -> tuple[Plac
 
 def dotted(data: Any, location: Place) -> str:
     """Return a pydantic location as a dotted path."""
-    return ".".join(_part_text(part) for part in _without_tags(data, location))
+    return ".".join(_part_text(part) for part in without_tags(data, location))
 
 
 def _part_text(part: int | str) -> str:
     return str(part + 1) if isinstance(part, int) else part
-
-
-def _without_tags(node: Any, location: Place) -> Place:
-    """Return a pydantic location without the tags of unions."""
-    real: list[int | str] = []
-    for position, part in enumerate(location):
-        child = None
-        with contextlib.suppress(KeyError, IndexError, TypeError):
-            child = node[part]
-        if isinstance(child, (dict, list)):
-            node = child
-        elif position < len(location) - 1:
-            continue  # a tag, which may be the name of a field too
-        real.append(part)
-    return tuple(real)
 
 
 def _set(data: Any, path: str, field: str, value: Any) -> Place:
