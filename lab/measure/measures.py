@@ -38,7 +38,7 @@ class Measures:
         self.scenario = scenario
         self.fabric = fabric
         self.flows = MeasuredFlows(history)
-        self.faults: dict[str, FaultSpan] = fault_spans(history, list(scenario.faults), fabric)
+        self.faults: dict[str, FaultSpan] = fault_spans(history, fabric)
         self.times: Mapping[str, float] = self._moments()
         self.rtt = self._rtt()
 

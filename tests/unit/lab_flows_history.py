@@ -161,12 +161,12 @@ def _durations() -> Iterator[Record]:
     for number in range(100):
         t = START + 0.05 * number
         done = t + 0.010 + 0.0001 * number
-        told = {"traffic": "victim", "flow": "victim/h1>h4", "posted": t, "done": done, "bytes": 65536}
-        yield Record(done, "h1", "message", told)
+        yield Record(done, "h1", "messages", {"traffic": "victim", "flow": "victim/h1>h4", "done": [(t, done, 65536)]})
     for name, rtt in (("near", 4 * DELAY), ("far", 8 * DELAY)):
         yield Record(START + 3, "h1", "pingpong", {"traffic": name, "flow": name, "rtt": [rtt] * 9 + [rtt + 0.002]})
-    ring = {"source": "h3", "destination": "h6", "traffic_kind": "ring_all_reduce"}
-    yield Record(START + 1, "lab", "traffic.start", {"traffic": "ring", **ring})
+    ring = {"flow": "ring", "source": "h3", "destination": "h6", "size": 0, "qps": []}
+    started = {"traffic": "ring", "traffic_kind": "ring_all_reduce", "flows": [ring]}
+    yield Record(START + 1, "lab", "traffic.start", started)
     yield Record(START + 2, "lab", "traffic.end", {"traffic": "ring", "iterations": [0.2, 0.21, 0.22, 0.3]})
 
 

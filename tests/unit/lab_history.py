@@ -42,15 +42,13 @@ def ev(plane: int, uplink: int) -> int:
 
 
 def _moments() -> Iterator[Record]:
-    yield Record(START, "lab", "traffic.start", {"traffic": "file", "source": "h1", "destination": "h3"})
+    flow = {"flow": "file", "source": "h1", "destination": "h3", "size": 0, "qps": []}
+    yield Record(START, "lab", "traffic.start", {"traffic": "file", "traffic_kind": "write", "flows": [flow]})
     yield Record(END, "lab", "traffic.end", {"traffic": "file", "sent_sha256": "ab" * 32, "received_sha256": "ab" * 32})
-    for t, kind, fault in (
-        (CORE, "fault.begin", "core-link"),
-        (NIC, "fault.begin", "nic-link"),
-        (REPAIRED, "fault.end", "core-link"),
-        (REPAIRED, "fault.end", "nic-link"),
-    ):
-        yield Record(t, "lab", kind, {"fault": fault})
+    for begin, fault, link in ((CORE, "core-link", "t0-p1-1/t1-p1-2"), (NIC, "nic-link", "h1-p2/t0-p2-1")):
+        facts = {"fault": fault, "fault_kind": "link_down", "links": [link], "link": link, "text": link}
+        yield Record(begin, "lab", "fault.begin", facts)
+        yield Record(REPAIRED, "lab", "fault.end", facts)
 
 
 def _samples() -> Iterator[Record]:

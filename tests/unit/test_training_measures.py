@@ -19,7 +19,8 @@ SECONDS = [1.0, 1.0, 1.0, 1.5, 1.0]  # of each step; the fault strikes in the fo
 
 
 def measures(expect, steps=5, reference=False, done=5, begin=3.2):
-    rows = [Record(0.0, "lab", "traffic.start", {"traffic": "job", "source": "h1", "destination": "h2"})]
+    flow = {"flow": "job", "source": "h1", "destination": "h2", "size": 0, "qps": []}
+    rows = [Record(0.0, "lab", "traffic.start", {"traffic": "job", "traffic_kind": "training", "flows": [flow]})]
     began = 0.0
     for step, seconds in enumerate(SECONDS[:done]):
         ended = began + seconds
@@ -27,7 +28,8 @@ def measures(expect, steps=5, reference=False, done=5, begin=3.2):
             told = {"began": began, "ended": ended - early, "compute": 0.6 + early, "traffic": "job", "rank": rank}
             rows.append(Record(ended - early, f"h{rank + 1}", "training.step", {**told, "step": step}))
         began = ended
-    rows += [Record(begin, "lab", "fault.begin", {"fault": "cut"}), Record(4.0, "lab", "fault.end", {"fault": "cut"})]
+    cut = {"fault": "cut", "fault_kind": "link_down", "links": ["h1-p1/t0-p1-1"], "text": "h1-p1/t0-p1-1 down"}
+    rows += [Record(begin, "lab", "fault.begin", cut), Record(4.0, "lab", "fault.end", cut)]
     rows.append(Record(began, "lab", "traffic.end", {"traffic": "job"}))
     if reference:
         ends = [1.0, 2.0, 3.0, 4.0, 5.0]

@@ -1,6 +1,6 @@
 """Effect of a run's faults on its fabric, from the records `fault.begin` and `fault.end`."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mrclab.lab.history import History
 from mrclab.lab.measure.traffic.rates import Path
@@ -27,9 +27,8 @@ class FaultSpan(NamedTuple):
         return self.begin, otherwise if self.end is None else self.end
 
 
-def fault_spans(history: History, scenario_faults: list[Any], fabric: Fabric) -> dict[str, FaultSpan]:
+def fault_spans(history: History, fabric: Fabric) -> dict[str, FaultSpan]:
     """All faults that began, by name, in order; one that began more than once lasts from the first to the last."""
-    entries = {fault.name: fault for fault in scenario_faults}
     ends = {record["fault"]: record.t for record in history.of("fault.end")}
     edges: dict[str, list[float]] = {}
     for record in history.of("fault.edge"):
@@ -39,20 +38,14 @@ def fault_spans(history: History, scenario_faults: list[Any], fabric: Fabric) ->
         name = record["fault"]
         if name in found:
             continue
-        entry = entries.get(name)
-        links = record.get("links")
-        if links is None:
-            single = record.get("link") or getattr(entry, "link", None)
-            links = [single] if single else []
-        kind = str(record.get("fault_kind") or getattr(entry, "kind", ""))
         found[name] = FaultSpan(
             name=name,
-            kind=kind,
-            text=str(record.get("text") or ", ".join(links[:2]) + (" …" if len(links) > 2 else "") or kind),
+            kind=record["fault_kind"],
+            text=record["text"],
             begin=record.t,
             end=ends.get(name),
-            links=tuple(links),
-            where=min(elements(set(links), fabric), key=len, default=f"the cables of {name}"),
+            links=tuple(record["links"]),
+            where=min(elements(set(record["links"]), fabric), key=len, default=f"the cables of {name}"),
             paths=tuple((int(plane), int(uplink)) for plane, uplink in record.get("paths", ())),
             processes=tuple(record.get("processes", ())),
             stops=tuple(record.get("stops", record.get("processes", ()))),

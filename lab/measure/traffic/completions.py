@@ -32,10 +32,11 @@ class CompletionTimes:
     @cached_property
     def messages(self) -> list[CompletedWork]:
         """All messages, in the order in which they were done."""
-        found = []
-        for r in self._history.of("message", "messages"):
-            rows = r["done"] if r.kind == "messages" else [(r["posted"], r["done"], r.get("bytes", 0))]
-            found += [CompletedWork(r["traffic"], r.get("flow", ""), row[0], row[1], int(row[2])) for row in rows]
+        found = (
+            CompletedWork(r["traffic"], r["flow"], row[0], row[1], int(row[2]))
+            for r in self._history.of("messages")
+            for row in r["done"]
+        )
         return sorted(found, key=lambda message: message.done)
 
     @cached_property
@@ -46,8 +47,7 @@ class CompletionTimes:
         for r in self._history.of("flow.end"):
             named.add(r["traffic"])
             if not r.get("error"):
-                seconds = float(r.get("seconds", r.t - begun.get(r["traffic"], r.t)))
-                found.append(CompletedWork(r["traffic"], r["flow"], r.t - seconds, r.t, int(r.get("bytes") or 0)))
+                found.append(CompletedWork(r["traffic"], r["flow"], r.t - float(r["seconds"]), r.t, int(r["bytes"])))
         whole = [r for r in self._history.of("traffic.end") if r["traffic"] in begun and r["traffic"] not in named]
         found += [
             CompletedWork(r["traffic"], r["traffic"], begun[r["traffic"]], r.t) for r in whole if not r.get("error")
@@ -90,8 +90,7 @@ class CompletionTimes:
         found: list[float] = []
         for r in self._history.of("pingpong"):
             if r["traffic"] == traffic:
-                times = r["rtt"]
-                found += [float(s) for s in times] if isinstance(times, list) else [float(times)]
+                found += map(float, r["rtt"])
         return found
 
     @cached_property

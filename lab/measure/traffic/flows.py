@@ -4,8 +4,8 @@ A workload of a scenario has one flow or many (a permutation, an incast); a flow
 or several QPs, and is named `TRAFFIC/h1>h3`.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from mrclab.lab.history import History, Record
 
@@ -50,7 +50,7 @@ class MeasuredFlows:
     def __init__(self, history: History) -> None:
         found: dict[str, MeasuredFlow] = {}
         ends = {record["flow"]: record.t for record in history.of("flow.end")}
-        begins = {record["flow"]: record.t - float(record.get("seconds", 0.0)) for record in history.of("flow.end")}
+        begins = {record["flow"]: record.t - float(record["seconds"]) for record in history.of("flow.end")}
         traffic_ends = {record["traffic"]: record.t for record in history.of("traffic.end")}
         for record in history.of("traffic.start"):
             for flow in _flows(record):
@@ -58,7 +58,7 @@ class MeasuredFlows:
                 begin = max(record.t, begins.get(flow.name, record.t))  # a trigger may have let it begin later
                 found[flow.name] = flow._replace(begin=begin, end=end)
         self.all: tuple[MeasuredFlow, ...] = tuple(found.values())
-        self.come_and_go = any(record.get("flows") == [] for record in history.of("traffic.start"))
+        self.come_and_go = any(record["flows"] == [] for record in history.of("traffic.start"))
         """True where flows of an open loop ran, which are known by their ends alone."""
         self._by_name: dict[str, list[MeasuredFlow]] = {}
         for each in self.all:
@@ -108,20 +108,9 @@ def ends_of(flow: str) -> tuple[str, str]:
 
 
 def _flows(record: Record) -> Iterator[MeasuredFlow]:
-    kind = str(record.get("traffic_kind", ""))
-    rows = record.get("flows")
-    if rows is not None:  # none where flows come and go: each has its `flow.end`
-        for row in rows:
-            source, destination = row["source"], row["destination"]
-            name = str(row.get("flow") or f"{record['traffic']}/{source}>{destination}")
-            senders = tuple((source, int(pair["source_qp"])) for pair in row.get("qps", ()))
-            receivers = tuple((destination, int(pair["destination_qp"])) for pair in row.get("qps", ()))
-            size = int(row.get("size") or 0)
-            yield MeasuredFlow(name, record["traffic"], source, destination, size, senders, receivers, kind)
-        return
-    source, destination = record["source"], record["destination"]
-    qps: Mapping[str, Any] = record.get("qps", {}) or {}
-    sender = ((source, int(qps[source])),) if source in qps else ()
-    receiver = ((destination, int(qps[destination])),) if destination in qps else ()
-    size = int(record.get("size") or 0)
-    yield MeasuredFlow(record["traffic"], record["traffic"], source, destination, size, sender, receiver, kind)
+    for row in record["flows"]:  # none where flows come and go: each has its `flow.end`
+        source, destination = row["source"], row["destination"]
+        senders = tuple((source, int(pair["source_qp"])) for pair in row["qps"])
+        receivers = tuple((destination, int(pair["destination_qp"])) for pair in row["qps"])
+        kind, size = record["traffic_kind"], int(row["size"])
+        yield MeasuredFlow(row["flow"], record["traffic"], source, destination, size, senders, receivers, kind)

@@ -12,7 +12,7 @@ class Stalls:
         self._sampling = sample_interval  # seconds between two samples of a host
         self._samples = samples
         self._flows = flows
-        self._ended = {record["flow"]: record.t for record in history.of("flow.end") if "flow" in record.data}
+        self._ended = {record["flow"]: record.t for record in history.of("flow.end")}
         self._traffic_ended = {record["traffic"]: record.t for record in history.of("traffic.end")}
 
     def between(self, begin: float, end: float, chosen: Selection) -> list[tuple[float, float]]:

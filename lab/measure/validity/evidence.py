@@ -54,7 +54,7 @@ def _sampled(measures: "Measures", host: str, begin: float, end: float) -> bool:
 
 def completed(measures: "Measures", chosen: Selection, until: float = float("inf")) -> None:
     """NoEvidence where a selected flow failed before a time, or never ended: its duration is unknown."""
-    ends = {r["flow"]: r for r in measures.history.of("flow.end") if "flow" in r.data}
+    ends = {r["flow"]: r for r in measures.history.of("flow.end")}
     whole = {r["traffic"]: r for r in measures.history.of("traffic.end")}
     for flow in measures.flows:
         if chosen.flow not in {"", flow.name} or (chosen.traffic and flow.traffic != chosen.traffic):
