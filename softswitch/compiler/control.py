@@ -8,11 +8,11 @@ A table at run time is a lookup function in the generated module's globals: `fin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from mrclab.softswitch.compiler.analysis import liveness
 from mrclab.softswitch.compiler.analysis.graph import Graph, graph_of
-from mrclab.softswitch.compiler.analysis.state import SymbolicState, is_dirty
+from mrclab.softswitch.compiler.analysis.state import SymbolicState
 from mrclab.softswitch.compiler.block import Ex, bits, constant
 from mrclab.softswitch.compiler.expressions.calculations import Calculations
 from mrclab.softswitch.compiler.expressions.operators import arithmetic
@@ -21,21 +21,19 @@ from mrclab.softswitch.compiler.primitives import Primitives
 from mrclab.softswitch.objects.runtime_api import PipelineError
 from mrclab.softswitch.p4 import program as p4
 
-NODE_LIMIT = 6
+NODE_LIMIT = 12
 """Most copies of a pipeline's node, on average (unstructured graphs repeat nodes)."""
 NODE_BUDGET = 60
-"""Nodes emitted beyond that before paths with different facts are merged."""
-MAX_VARIANTS = 4
-"""Paths kept separate behind a branch because they changed different headers."""
+"""Nodes that may be emitted beyond that."""
 MAX_ENDS = 16
-"""Ends of a pipeline with their own code behind them."""
+"""Ends of a pipeline with their own code behind them; more are merged."""
 
 
 class ControlEmitter:
     """Emits pipelines of tables and conditions at `at`.
 
-    Paths through a pipeline with different facts about the headers (one rewrites the destination, another drops the
-    packet) are kept separate within a budget: each then runs only the code that it needs.
+    Paths that differ at the end of a pipeline (one rewrites the destination, another drops the packet) are kept
+    separate: each then runs only the code that it needs.
 
     `graphs`: by pipeline, shared by all emitters of one program. `live_behind`: fields read behind the pipeline.
     `join`: the node at which the paths behind a branch come together again.
@@ -55,11 +53,8 @@ class ControlEmitter:
         self._numbers: dict[str, int] | None = None
         """Numbers of the nodes, within a loop over them."""
 
-    def pipeline(self, name: str, at_end: Body, is_over: Callable[[SymbolicState], bool]) -> None:
-        """Emit a pipeline; `at_end` emits the code behind it, once for each path that deserves its own code.
-
-        `is_over` returns True if nothing follows for a packet with these facts.
-        """
+    def pipeline(self, name: str, at_end: Body) -> None:
+        """Emit a pipeline; `at_end` emits the code behind it, once for each path that ends there."""
         pipeline = self.program.pipelines[name]
         if name not in self.graphs:
             self.graphs[name] = graph_of(self.program, pipeline)
@@ -69,11 +64,8 @@ class ControlEmitter:
         self.at.exited = []
         outer = self.at.block
         ends = self._loop(pipeline.first) if self._graph.loops else self._walk(pipeline.first, None)
-        over = [end for end in ends if is_over(end[1])]
-        ends = [end for end in ends if not is_over(end[1])]
         if len(ends) > MAX_ENDS:
-            self.at.block = outer
-            ends = self._split(self._variants(ends, None, MAX_ENDS), over)
+            ends = [(outer, self._merge(ends, None))]
         for block, state in ends:
             self.at.block, self.at.state = block, state
             at_end()
@@ -95,7 +87,7 @@ class ControlEmitter:
             if self.at.state.dead:
                 return []
             self._budget -= 1
-            if self._budget < -NODE_LIMIT * len(self._graph.nodes):
+            if self._budget < 0:
                 raise PipelineError(f"control flow around {name} is too entangled to be compiled")
             node, join = self._graph.nodes[name], self._graph.joins[name]
             if isinstance(node, p4.ActionCallNode):
@@ -106,11 +98,7 @@ class ControlEmitter:
             ends = self._conditional(node, join) if isinstance(node, p4.Conditional) else self._table(node, join)
             if join == stop:
                 return ends
-            self.at.block = outer
-            variants = self._variants(ends, join)
-            if len(variants) != 1:
-                return [end for one in self._split(variants) for end in self._resume(one, join, stop)]
-            self.at.state, name = variants[0][1], join
+            self.at.block, self.at.state, name = outer, self._merge(ends, join), join
         return [] if self.at.state.dead else [(self.at.block, self.at.state)]
 
     def _loop(self, first: str | None) -> list[End]:
@@ -145,51 +133,16 @@ class ControlEmitter:
         else:
             self.at.go(self._numbers[name])
 
-    def _resume(self, end: End, name: str | None, stop: str | None) -> list[End]:
-        self.at.block, self.at.state = end
-        return self._walk(name, stop)
-
-    def _variants(
-        self, ends: list[End], join: str | None, limit: int = MAX_VARIANTS
-    ) -> list[tuple[list[End], SymbolicState]]:
-        """Group ends with the same facts about headers; merge each group into one state."""
-        groups: dict[object, list[End]] = {}
-        for block, state in ends:
-            groups.setdefault(self._signature(state), []).append((block, state))
-        if len(groups) > limit or self._budget < 0:
-            groups = {None: ends}
+    def _merge(self, ends: list[End], join: str | None) -> SymbolicState:
+        """Merge the ends of branches that come together at a node."""
         live, self.at.live = self.at.live, self._live_from(join)
-        result = [(group, self.at.merge(group)) for group in groups.values()]
+        state = self.at.merge(ends)
         self.at.live = live
-        return result
+        return state
 
     def _live_from(self, join: str | None) -> Callable[[str, str], bool]:
         reads, base = self._graph.reads.get(join, frozenset()), self.live_behind
         return lambda header, name: base(header, name) or (header, name) in reads
-
-    def _signature(self, state: SymbolicState) -> object:
-        headers = []
-        for name in self.program.deparser:
-            info = state.headers[name]
-            dirty = frozenset(field for field, place in info.fields.items() if is_dirty(place))
-            headers.append((info.valid, info.offset, dirty) if info.valid is not False else None)
-        return tuple(headers)
-
-    def _split(self, variants: list[tuple[list[End], SymbolicState]], over: Sequence[End] = ()) -> list[End]:
-        """Emit a switch on the variant that was reached; return one scope for each. Nothing follows `over`."""
-        if len(variants) == 1 and not over:
-            return [(self.at.block, variants[0][1])]
-        name = self.at.temporary()
-        fork = self.at.block.fork()
-        result = []
-        for number, (group, state) in enumerate(variants):
-            for block, _ in group:
-                block.line(f"{name} = {number}")
-            last = number == len(variants) - 1 and not over
-            result.append((fork.arm(None if last else f"{name} == {number}"), state))
-        for block, _ in over:
-            block.line(f"{name} = -1")
-        return result
 
     def _arms(self, arms: list[tuple[str | None, Callable[[], list[End]]]]) -> list[End]:
         """Emit if/elif/else whose bodies return their ends; return all of them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mrclab.softswitch.compiler.analysis.state import FLAGS, Known, Local, Names, SymbolicState, is_dirty, join, widened
+from mrclab.softswitch.compiler.analysis.state import FLAGS, Known, Local, Names, SymbolicState, is_dirty, join
 from mrclab.softswitch.compiler.block import Block, Ex
 from mrclab.softswitch.compiler.expressions.expr import Scope
 from mrclab.softswitch.p4 import program as p4
@@ -115,7 +115,7 @@ class BranchScope(Scope):
             body.line("steps -= 1")
             body.line("if not steps: raise LoopError")
             self._parts(body, parts, head)
-            joined = widened(head, join([head, *(state for _, state in self._jumps)]))
+            joined = join([head, *(state for _, state in self._jumps)])
             self._prune(joined)
             if joined == head:
                 break

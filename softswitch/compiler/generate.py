@@ -196,28 +196,10 @@ class Generator:
         self._set(parts, "standard_metadata", "parser_error", _narrow(parts.at.flag("parser_error"), 32))
         self._set(parts, "standard_metadata", "checksum_error", _narrow(parts.at.flag("checksum_error"), 1))
         outer = parts.at.block
-        parts.control.pipeline("ingress", lambda: self._after_ingress(parts), self._dropped_in_ingress)
+        parts.control.pipeline("ingress", lambda: self._after_ingress(parts))
         parts.at.block = outer
         outer.line("return")
         parts.at.state.dead = True
-
-    def _is(self, state: SymbolicState, header: str, name: str, value: int) -> bool:
-        """Return True if a target field is known to have this value (fields that the program lacks are 0)."""
-        ref = self.program.standard(header, name)
-        place = Known(0) if ref is None else state.headers[ref.header].place(ref.name)
-        return isinstance(place, Known) and place.value == value
-
-    def _dropped_in_ingress(self, state: SymbolicState) -> bool:
-        flags = state.headers[FLAGS]
-        return (
-            self._is(state, "standard_metadata", "egress_spec", self.drop_port)
-            and self._is(state, "intrinsic_metadata", "mcast_grp", 0)
-            and all(flags.place(flag) == Known(0) for flag in ("clone", "digest", "resubmit"))
-        )
-
-    def _dropped_in_egress(self, state: SymbolicState) -> bool:
-        dropped = self._is(state, "standard_metadata", "egress_spec", self.drop_port)
-        return dropped and state.headers[FLAGS].place("clone") == Known(0)
 
     def _after_ingress(self, parts: Parts) -> None:
         """Emit the steps of simple_switch between ingress and the queues."""
@@ -302,7 +284,7 @@ class Generator:
         fixed = ["_", "d", "length", "instance", "rid", self.names.field(FLAGS, "truncate")]
         body.line(f"{', '.join([*fixed, *self.handover.spilled(layout.state)])} = state")
         self._prologue(parts)
-        parts.control.pipeline("egress", lambda: self._after_egress(parts), self._dropped_in_egress)
+        parts.control.pipeline("egress", lambda: self._after_egress(parts))
         return outer
 
     def _after_egress(self, parts: Parts) -> None:

@@ -34,15 +34,11 @@ class Reads:
         """Add the fields read by an expression."""
         if isinstance(node, p4.FieldRef):
             self.fields.add((node.header, node.name))
-        elif isinstance(node, p4.HeaderRef):
-            self._header(node.name)
-        elif isinstance(node, p4.StackRef):
-            self._stack(node.name)
-        elif isinstance(node, p4.UnionRef):
-            for header in self.program.unions[node.name].members.values():
-                self._header(header)
+        elif isinstance(node, p4.HeaderRef | p4.StackRef | p4.UnionRef):
+            for header in self.program.mentioned(node):
+                self.fields.update((header, field.name) for field in self.program.headers[header].type.fields)
         elif isinstance(node, p4.StackField):
-            self._stack(node.stack)
+            self.expr(p4.StackRef(node.stack))
         else:
             self.all(p4.parts_of(node))
 
@@ -50,16 +46,6 @@ class Reads:
         """Add the fields read by several expressions."""
         for node in nodes:
             self.expr(node)
-
-    def _header(self, name: str) -> None:
-        self.fields.update((name, field.name) for field in self.program.headers[name].type.fields)
-
-    def _stack(self, name: str) -> None:
-        stack = self.program.stacks[name]
-        for element in stack.elements:
-            members = self.program.unions[element].members.values() if stack.union else [element]
-            for header in members:
-                self._header(header)
 
     def call(self, call: p4.Primitive) -> None:
         """Add the fields read by a primitive; a plain field as first argument is only written by most."""

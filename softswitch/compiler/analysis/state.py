@@ -17,13 +17,9 @@ from mrclab.softswitch.p4.layout import UNCUT
 
 @dataclass(frozen=True)
 class Local:
-    """The value is in the field's local; `dirty` if the packet bytes do not have it.
-
-    `high` is an upper bound (the lower bound is 0) if one below the field's width is known.
-    """
+    """The value is in the field's local; `dirty` if the packet bytes do not have it."""
 
     dirty: bool
-    high: int | None = None
 
 
 @dataclass(frozen=True)
@@ -227,26 +223,7 @@ def _or_blank(info: HeaderState, valid: bool | None) -> HeaderState:
 def _join_place(a: Place, b: Place) -> Place:
     if a == b:
         return a
-    if is_dirty(a) or is_dirty(b):
-        bounds = [_upper_bound(place) for place in (a, b)]
-        return Local(dirty=True, high=None if None in bounds else max(bound for bound in bounds if bound is not None))
-    return UNREAD
-
-
-def _upper_bound(place: Place) -> int | None:
-    if isinstance(place, Known):
-        return place.value if isinstance(place.value, int) and place.value >= 0 else None
-    return place.high if isinstance(place, Local) else None
-
-
-def widened(before: SymbolicState, after: SymbolicState) -> SymbolicState:
-    """Return `after`, a join with `before`, without bounds that have grown, since they might grow forever."""
-    for name, info in after.headers.items():
-        for field_name, place in list(info.fields.items()):
-            old = before.headers[name].place(field_name)
-            if isinstance(place, Local) and isinstance(old, Local) and place.high != old.high:
-                after.edit(name).fields[field_name] = Local(place.dirty)
-    return after
+    return DIRTY if is_dirty(a) or is_dirty(b) else UNREAD
 
 
 def is_dirty(place: Place) -> bool:

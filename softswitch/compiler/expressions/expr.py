@@ -116,7 +116,7 @@ class Scope:
             return constant(place.value)
         name = self.names.field(ref.header, ref.name)
         if isinstance(place, Local):
-            return self._typed(name, field) if place.high is None else Ex(name, 0, place.high, atom=True)
+            return self._typed(name, field)
         if info.offset == -1 or (info.valid is False and ref.header not in self.state.removable):
             return constant(0)
         self.line(f"{name} = {self._load_code(self.state, ref.header, ref.name)}")
@@ -204,11 +204,10 @@ class Scope:
             return
         field = self.program.field(ref)
         ex = saturate(ex, field.width, field.signed) if field.saturating else wrap(ex, field.width, field.signed)
-        bounded = ex.low >= 0 and (field.signed or ex.high < (1 << field.width) - 1)
-        self._store(ref.header, ref.name, ex, ex.high if bounded else None)
+        self._store(ref.header, ref.name, ex)
 
-    def _store(self, header: str, name: str, ex: Ex, high: int | None = None) -> None:
-        place: Place = DIRTY if high is None else Local(dirty=True, high=high)
+    def _store(self, header: str, name: str, ex: Ex) -> None:
+        place: Place = DIRTY
         if ex.value is not None:
             place = Known(ex.value)
         else:
