@@ -117,22 +117,6 @@ class ScheduleBuilder:
             self._begun[other].append(place)
             self._needs[place] += 1
 
-    def cycle(self) -> int | None:
-        """Return an operation that waits for itself through others; None if there is none."""
-        needs = list(self._needs)
-        ready = [place for place, count in enumerate(needs) if not count]
-        done = 0
-        while ready:
-            place = ready.pop()
-            done += 1
-            for after in (*self._then[place], *self._begun[place]):
-                needs[after] -= 1
-                if not needs[after]:
-                    ready.append(after)
-        if done == len(needs):
-            return None
-        return next(place for place, count in enumerate(needs) if count)
-
     def schedule(self, span: int = 0) -> Schedule:
         """Return all of it."""
         ops = tuple(

@@ -24,7 +24,6 @@ class Wildcards:
         self._number = number
         self._patterns: dict[int, set[_Class]] = {}  # of the wildcards of a rank
         self._sent: dict[int, Counter[_Class]] = {}  # to a rank that has some
-        self._turns: Counter[tuple[int, int, int]] = Counter()
         self._accepted: dict[tuple[int, _Class], frozenset[int]] = {}
         for rank, recorded in enumerate(ranks):
             for node in recorded.nodes:
@@ -39,12 +38,7 @@ class Wildcards:
         """Return True if a wildcard of a rank competes for the messages of a source and tag, or is meant itself."""
         return any(_fits(pattern, (source, tag)) for pattern in self._patterns.get(destination, ()))
 
-    def turn(self, key: tuple[int, int, int]) -> int:
-        """Return which send from a rank to another with a tag this is, from 1 on."""
-        self._turns[key] += 1
-        return self._turns[key]
-
-    def accepts(self, rank: int, node: RecordedNode, file: str) -> frozenset[int]:
+    def accepts(self, rank: int, node: RecordedNode) -> frozenset[int]:
         """Return the numbers of the messages that a receive accepts; JobError if there is no such message."""
         pattern = node.peer, node.tag
         found = self._accepted.get((rank, pattern))
@@ -57,7 +51,8 @@ class Wildcards:
                 for k in range(1, count + 1)
             )
         if not found:
-            raise JobError(f"{file}: {node.text} receives {_text(pattern)}, which no rank sends to it; add a send")
+            what = f"receives {_text(pattern)}, which no rank sends to it; add a send"
+            raise JobError(f"{self._ranks[rank].file}: {node.text} {what}")
         return found
 
     def check(self) -> None:
@@ -71,7 +66,7 @@ class Wildcards:
         competing = [node for node in nodes if self.covers(node.peer, rank, node.tag)]
         counts = Counter((node.peer, node.tag) for node in competing)
         for node in competing:
-            sent = len(self.accepts(rank, node, file))
+            sent = len(self.accepts(rank, node))
             if (received := counts[node.peer, node.tag]) > sent:
                 text = _text((node.peer, node.tag))
                 raise JobError(
