@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import functools
 import random
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,11 +23,24 @@ from mrclab.hosts.rdma.completion import WorkCompletion
 from mrclab.hosts.rdma.timers import Timers
 from mrclab.hosts.workloads.channel import ChannelSender, Receiver, SentMessage
 from mrclab.hosts.workloads.payload import Payload
-from mrclab.hosts.workloads.schedules import COLLECTIVE, COMPUTE, RECV, SEND, Op, Schedule, arrivals, schedule
+from mrclab.hosts.workloads.schedules import (
+    COLLECTIVE,
+    COMPUTE,
+    RECV,
+    SEND,
+    Exchanged,
+    Op,
+    Schedule,
+    exchanged,
+    schedule,
+)
 from mrclab.hosts.workloads.span import Span, WorkloadBounds
 
 MAX_NUMBERS: Final = 1 << 32
 """Distinguishable messages of two ranks: an immediate has 32 bits."""
+
+ANY: Final = -1
+"""In place of a rank: a receive that takes what comes first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,16 +60,29 @@ class RankProgram:
     largest: int = 1  # bytes of a message, at most
     jitter: float = 0.0
 
+    def exchanged(self, kind: int) -> Iterator[Exchanged]:
+        """Yield what the rank sends (SEND) or receives (RECV) in a step, operation by operation; ANY: from any rank."""
+        for op in self.schedule.ops:
+            if op.kind == kind:
+                yield Exchanged(ANY if op.accepts else self.peers[op.peer], op.size, 1, op.size)
+            elif op.collective is not None:
+                ranks, mine = self.groups[op.peer]
+                for one in exchanged(op.collective, len(ranks), mine, kind):
+                    yield Exchanged(ranks[one.rank], one.size, one.messages, one.largest)
+
     def receives_from(self, rank: int) -> int:
         """Return the most messages that a rank sends to this one in all steps."""
-        places, found, collectives = arrivals(self.schedule)
-        found += sum(count for place, count in places.items() if self.peers[place] == rank)
-        for (place, collective), count in collectives.items():
-            ranks, mine = self.groups[place]
-            if rank in ranks:
-                inner = arrivals(schedule(collective, len(ranks), mine))
-                found += count * inner.places[ranks.index(rank)]
-        return found * self.steps
+        found = _received(self)
+        return (found[rank] + found[ANY]) * self.steps
+
+
+@functools.lru_cache(maxsize=1)  # all flows of a rank follow each other
+def _received(program: RankProgram) -> Counter[int]:
+    """Count the messages that a rank receives in a step, by the rank that sends them."""
+    found: Counter[int] = Counter()
+    for one in program.exchanged(RECV):
+        found[one.rank] += one.messages
+    return found
 
 
 @dataclass

@@ -13,8 +13,7 @@ inside a server, across servers, and back.
 from __future__ import annotations
 
 import functools
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -65,25 +64,6 @@ class Schedule:
     ops: tuple[Op, ...]
     roots: tuple[int, ...]
     span: int
-
-
-class Arrivals(NamedTuple):
-    """Messages that a schedule receives: by place of the rank, from any, and collectives by place of their group."""
-
-    places: Counter[int]
-    from_any: int
-    collectives: Counter[tuple[int, Collective]]
-
-
-@functools.lru_cache(maxsize=1 << 14)
-def arrivals(what: Schedule) -> Arrivals:
-    """Count the messages that a schedule receives."""
-    receives = [op for op in what.ops if op.kind == RECV]
-    return Arrivals(
-        Counter(op.peer for op in receives if not op.accepts),
-        sum(1 for op in receives if op.accepts),
-        Counter((op.peer, op.collective) for op in what.ops if op.collective is not None),
-    )
 
 
 class ScheduleBuilder:
@@ -168,10 +148,23 @@ def _algorithm(what: Collective, count: int) -> str:
     return what.algorithm
 
 
-def ends(collective: Collective, count: int, rank: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (kind, peer, bytes) of every message of one rank."""
+class Exchanged(NamedTuple):
+    """Messages between a rank and another, given by its place in a group or by its number."""
+
+    rank: int
+    size: int  # bytes
+    messages: int
+    largest: int  # bytes of one message
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def exchanged(collective: Collective, count: int, rank: int, kind: int) -> tuple[Exchanged, ...]:
+    """Return what one rank of a collective sends to each of the others (SEND), or receives (RECV), by place."""
+    found: dict[int, list[int]] = {}
     for op in schedule(collective, count, rank).ops:
-        yield op.kind, op.peer, op.size
+        if op.kind == kind:
+            found.setdefault(op.peer, []).append(op.size)
+    return tuple(Exchanged(place, sum(sizes), len(sizes), max(sizes)) for place, sizes in found.items())
 
 
 # --- rings ------------------------------------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ def test_a_rank_with_nothing_to_do_ends_all_of_many_steps():
 def test_an_all_reduce_moves_as_many_bytes_as_its_formula_says(algorithm, share):
     what, size = Collective("all_reduce", algorithm, 8 << 20), 8 << 20
     for rank in range(8):
-        assert sum(s for kind, _, s in schedules.ends(what, 8, rank) if kind == SEND) == round(size * share)
+        assert sum(sent.size for sent in schedules.exchanged(what, 8, rank, SEND)) == round(size * share)
 
 
 P, A, T = 8 << 16, 1 << 14, 1 << 15  # parameters of two bytes, bytes of activations and of tokens
