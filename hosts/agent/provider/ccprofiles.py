@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from mrclab.hosts.agent.provider.ctlprofile import CcProfileMask, TransportProfile, TransportProfiles, invalid
+from mrclab.hosts.agent.provider.ctlprofile import VENDOR_CFG, TransportProfile, TransportProfiles, invalid
 from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.evs.evprofile import ProfileState
 
@@ -23,16 +24,16 @@ class CcProfile(TransportProfile):
     """A congestion control profile; `algorithm` empty: none."""
 
     title: ClassVar[str] = "congestion control"
-    first: ClassVar[str] = "algorithm"
+    # enum mrc_ctl_cc_profile_attr_mask
+    attributes: ClassVar[Mapping[int, str]] = {4: "algorithm", 8: "config", VENDOR_CFG: "vendor"}
 
-    algorithm: str | None = None
-    config: list[int] = field(default_factory=list)  # the struct's fields in order, floats by their bits
-    configured: bool = False
+    algorithm: str = ""
+    config: list[int] | None = None  # the struct's fields in order, floats by their bits; None: not configured yet
 
     def parameters(self) -> dict[str, Any]:
         """The parameters of the transport's controller. A field that is 0 keeps the lab's scaled default."""
         found: dict[str, Any] = {}
-        for (name, kind), number in zip(_CONFIG, self.config, strict=False):
+        for (name, kind), number in zip(_CONFIG, self.config or (), strict=False):
             if not number:
                 continue
             if kind == "flag":
@@ -51,34 +52,17 @@ class CcProfiles(TransportProfiles[CcProfile]):
         super().__init__(CcProfile)
         self._ctl = ctl
 
-    def modify(
-        self, number: int, mask: CcProfileMask, to: int, current: int, algorithm: str, config: list[int], vendor: bytes
-    ) -> None:
+    def modify(self, number: int, mask: int, to: int, current: int, **values: Any) -> None:
         """mrc_ctl_modify_cc_profile."""
-        profile = self.profile(number)
-        target = profile.target(mask, to, current)
-        if profile.state is ProfileState.ONLINE:
-            self._take_offline(profile, target, mask)
-            return
-        made = replace(profile, state=target)
-        if mask & CcProfileMask.ALGORITHM:
-            if algorithm not in {"", NSCC}:
-                raise invalid(f"there is no congestion control {algorithm!r}; there is {NSCC}")
-            made.algorithm = algorithm
-        if mask & CcProfileMask.CONFIG:
-            made.config, made.configured = config, True
-        if mask & CcProfileMask.VENDOR_CFG:
-            made.vendor = vendor
-        if target is ProfileState.ONLINE:
-            if not made.configured:
+        made = self.profile(number).changed(mask, to, current, values)
+        if made.algorithm not in {"", NSCC}:
+            raise invalid(f"there is no congestion control {made.algorithm!r}; there is {NSCC}")
+        if made.state is ProfileState.OFFLINE and made.number_online:
+            self._ctl.destroy_cc_profile(made.number_online)
+            made.number_online = 0
+        elif made.state is ProfileState.ONLINE and not made.number_online:
+            if made.config is None:
                 raise invalid(f"{made} needs its configuration before it goes ONLINE")
             parameters = made.parameters() if made.algorithm else {}
             made.number_online = self._ctl.create_cc_profile(made.algorithm or "none", **parameters)
-        self.profiles[number] = CcProfile(number) if target is ProfileState.INIT else made
-
-    def _take_offline(self, profile: CcProfile, target: ProfileState, mask: CcProfileMask) -> None:
-        profile.check_only_state(mask)
-        if target is ProfileState.OFFLINE:
-            self._ctl.destroy_cc_profile(profile.number_online)
-            profile.number_online = 0
-            profile.state = target
+        self.enter(made)

@@ -14,13 +14,11 @@ from mrclab.hosts.agent.provider.ctlprofile import (
     FORMATS,
     MAX_PROFILES,
     STATES,
-    CcProfileMask,
-    EvFormatMask,
     EvOp,
     EvProfileMask,
     invalid,
 )
-from mrclab.hosts.agent.provider.evprofiles import EvProfileChange, EvProfiles
+from mrclab.hosts.agent.provider.evprofiles import EvProfiles
 from mrclab.hosts.agent.provider.rings import Channel
 from mrclab.hosts.agent.provider.wire import Op
 from mrclab.hosts.mrc.ctl import MAX_PROBE_TIMEOUT
@@ -34,6 +32,7 @@ from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.topo import srv6
 
 Response = tuple[list[int], bytes]
+Call = Callable[[list[int], bytes], Response]
 _MAX_PROBES: Final = 256
 
 
@@ -51,7 +50,7 @@ class EvQueue:
         self._depth = depth
         self._events: deque[bytes] = deque()
         self._dropped = 0
-        self._armed = False
+        self.armed = False  # True to notify the program of the next event
 
     def add(self, event: EvEvent) -> None:
         """An EV changed its state."""
@@ -61,139 +60,89 @@ class EvQueue:
         value = event.value.ljust(32, b"\0")
         self._events.append(wire.EV_EVENT.pack(event.profile, value, event.port, self._dropped, STATES[event.state]))
         self._dropped = 0
-        if self._armed and self.channel is not None:
-            self._armed = False
+        if self.armed and self.channel is not None:
+            self.armed = False
             self.channel.notify(self.handle)
-
-    def arm(self) -> None:
-        """Notify the program of the next event."""
-        self._armed = True
 
     def take(self, most: int) -> list[bytes]:
         """Remove and return up to `most` events, oldest first."""
         return [self._events.popleft() for _ in range(min(most, len(self._events)))]
 
 
-class Control:
-    """Control interface of a host's programs; this one, for a transport without it, returns EOPNOTSUPP."""
-
-    def handle(self, op: Op, numbers: list[int], data: bytes, is_controller: bool) -> Response:
-        """Handle a call."""
-        raise self._none()
-
-    def add(self, queue: EvQueue) -> None:
-        """Send events to a queue from now on."""
-        raise self._none()
-
-    def remove(self, queue: EvQueue) -> None:
-        """Stop sending events to a queue."""
-
-    def probe(self, numbers: list[int], data: bytes, done: Callable[[Response], None]) -> None:
-        """Probe paths."""
-        raise self._none()
-
-    def ev(self, number: int) -> int | None:
-        """Refuse every profile but 0, which means none."""
-        if number:
-            raise self._none()
-        return None
-
-    cc = ev
-
-    @staticmethod
-    def _none() -> VerbsError:
-        return VerbsError("EOPNOTSUPP", "this host runs RoCEv2, which has no EVs and no control interface of MRC")
+def required(control: ProgramCtl | None) -> ProgramCtl:
+    """Return the control interface; EOPNOTSUPP for a transport without one."""
+    if control is None:
+        raise VerbsError("EOPNOTSUPP", "this host runs RoCEv2, which has no EVs and no control interface of MRC")
+    return control
 
 
-class ProgramCtl(Control):
-    """mrc_ctl of one host, shared by all programs."""
+class ProgramCtl:
+    """mrc_ctl of one host, shared by all programs; each EV event goes to all `queues`.
+
+    The method of an operation has its name.
+    """
 
     def __init__(self, endpoint: MrcEndpoint, loop: Loop) -> None:
         self._endpoint, self._loop = endpoint, loop
-        self._queues: list[EvQueue] = []
+        self.queues: list[EvQueue] = []
         self.ctl = endpoint.ctl
         self.evs = EvProfiles(endpoint, self.ctl, self._deliver, loop)
         self.ccs = CcProfiles(self.ctl)
-        self._calls: dict[Op, Callable[[list[int], bytes], Response]] = {
-            Op.CTL_QUERY_DEVICE: self._query_device, Op.CTL_QUERY_PORT: self._query_port,
-            Op.CTL_MODIFY_PORT: self._modify_port, Op.CTL_MODIFY_EV_FMT: self._modify_format,
-            Op.CTL_QUERY_EV_FMT: self._query_format, Op.CTL_MODIFY_EV: self._modify_ev,
-            Op.CTL_QUERY_EV: self._query_ev, Op.CTL_MODIFY_CC: self._modify_cc, Op.CTL_QUERY_CC: self._query_cc,
-        }  # fmt: skip
 
     def handle(self, op: Op, numbers: list[int], data: bytes, is_controller: bool) -> Response:
         """Handle a call; EPERM unless the program is a controller."""
         if op is not Op.CTL_QUERY_DEVICE:
             check_controller(is_controller)
-        return self._calls[op](numbers, data)
-
-    def ev(self, number: int) -> int | None:
-        """Return the transport's number of an ONLINE EV profile."""
-        return self.evs.online(number)
-
-    def cc(self, number: int) -> int | None:
-        """Return the transport's number of an ONLINE congestion control profile."""
-        return self.ccs.online(number)
-
-    # --- EV events ----------------------------------------------------------------------------------------------------
-
-    def add(self, queue: EvQueue) -> None:
-        """Send events to a queue from now on."""
-        self._queues.append(queue)
-
-    def remove(self, queue: EvQueue) -> None:
-        """Stop sending events to a queue."""
-        self._queues.remove(queue)
+        call: Call = getattr(self, f"_{op.name.lower()}")
+        return call(numbers, data)
 
     def _deliver(self, event: EvEvent) -> None:
-        for queue in self._queues:
+        for queue in self.queues:
             queue.add(event)
 
     # --- device, ports ------------------------------------------------------------------------------------------------
 
-    def _query_device(self, _numbers: list[int], _data: bytes) -> Response:
+    def _ctl_query_device(self, _numbers: list[int], _data: bytes) -> Response:
         ports = sum(1 << port.number for port in self._endpoint.config.ports)
         free = self.evs.free()
         numbers = [MAX_PROFILES, MAX_PROFILES, MAX_PROFILES * MAX_EVS, free, MAX_EVS, 1, 256, sum(FORMATS), 7, 1024]
         return [*numbers, MAX_PROFILES, ports], b""
 
-    def _query_port(self, numbers: list[int], _data: bytes) -> Response:
+    def _ctl_query_port(self, numbers: list[int], _data: bytes) -> Response:
         return [int(self.ctl.query_port(numbers[0])["enabled"])], b""
 
-    def _modify_port(self, numbers: list[int], _data: bytes) -> Response:
+    def _ctl_modify_port(self, numbers: list[int], _data: bytes) -> Response:
         self.ctl.set_port_admin(numbers[0], bool(numbers[1]), self._loop.now)
         return [], b""
 
     # --- EV formats ---------------------------------------------------------------------------------------------------
 
-    def _modify_format(self, numbers: list[int], data: bytes) -> Response:
+    def _ctl_modify_ev_fmt(self, numbers: list[int], data: bytes) -> Response:
         number, mask, to, current, mode, fields = numbers
-        profile = self.evs.formats.profile(number)
-        if profile.state is ProfileState.ONLINE and EvFormatMask(mask) & EvFormatMask.STATE:
+        if mask & 1 and self.evs.formats.profile(number).state is ProfileState.ONLINE:
             self.evs.check_format_unused(number)
-        widths = data[wire.VENDOR_BYTES : wire.VENDOR_BYTES + fields]
-        profile.modify(EvFormatMask(mask), to, current, mode, list(widths), data[: wire.VENDOR_BYTES])
+        vendor, widths = data[: wire.VENDOR_BYTES], tuple(data[wire.VENDOR_BYTES : wire.VENDOR_BYTES + fields])
+        self.evs.formats.modify(number, mask, to, current, mode=mode, widths=widths, vendor=vendor)
         return [], b""
 
-    def _query_format(self, numbers: list[int], _data: bytes) -> Response:
+    def _ctl_query_ev_fmt(self, numbers: list[int], _data: bytes) -> Response:
         profile = self.evs.formats.profile(numbers[0])
         return [profile.state, profile.mode, len(profile.widths)], profile.vendor + bytes(profile.widths)
 
     # --- EV profiles --------------------------------------------------------------------------------------------------
 
-    def _modify_ev(self, numbers: list[int], data: bytes) -> Response:
+    def _ctl_modify_ev(self, numbers: list[int], data: bytes) -> Response:
         number, mask, to, current, mode, fmt, count, least, events, op, entries, _, fields = numbers
         at = wire.VENDOR_BYTES
-        change = EvProfileChange(
-            EvProfileMask(mask), to, current, mode, fmt, count, least, events, op,
+        self.evs.modify(
+            number, EvProfileMask(mask), to, current, op,
             [wire.EV_ENTRY.unpack_from(data, at + n * wire.EV_ENTRY.size) for n in range(entries)],
-            [wire.FIELD.unpack_from(data, at + n * wire.FIELD.size) for n in range(fields)],
-            data[: wire.VENDOR_BYTES],
+            mode=mode, format=fmt, count=count, min_active=least, events=events, vendor=data[:at],
+            fields=[wire.FIELD.unpack_from(data, at + n * wire.FIELD.size) for n in range(fields)],
         )  # fmt: skip
-        self.evs.modify(number, change)
         return [], b""
 
-    def _query_ev(self, numbers: list[int], data: bytes) -> Response:
+    def _ctl_query_ev(self, numbers: list[int], data: bytes) -> Response:
         number, mask, *_, op, entries, _, _ = numbers
         profile = self.evs.profile(number)
         found = b""
@@ -215,15 +164,16 @@ class ProgramCtl(Control):
 
     # --- congestion control -------------------------------------------------------------------------------------------
 
-    def _modify_cc(self, numbers: list[int], data: bytes) -> Response:
+    def _ctl_modify_cc(self, numbers: list[int], data: bytes) -> Response:
         number, mask, to, current, *config = numbers
         algorithm = data[wire.VENDOR_BYTES :].decode("ascii", "replace")
-        self.ccs.modify(number, CcProfileMask(mask), to, current, algorithm, config, data[: wire.VENDOR_BYTES])
+        vendor = data[: wire.VENDOR_BYTES]
+        self.ccs.modify(number, mask, to, current, algorithm=algorithm, config=config, vendor=vendor)
         return [], b""
 
-    def _query_cc(self, numbers: list[int], _data: bytes) -> Response:
+    def _ctl_query_cc(self, numbers: list[int], _data: bytes) -> Response:
         profile = self.ccs.profile(numbers[0])
-        config = [*profile.config, *[0] * 13][:13]
+        config = [*(profile.config or ()), *[0] * 13][:13]
         return [profile.state, int(bool(profile.algorithm)), *config], profile.vendor
 
     # --- probes -------------------------------------------------------------------------------------------------------

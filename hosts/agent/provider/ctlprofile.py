@@ -1,14 +1,17 @@
 """Numbered profiles of the control interface (`mrc_ctl.h`): enums, states and steps, and EV format profiles.
 
-INIT → OFFLINE → ONLINE and back. They belong to the device: all programs of a host share them.
+INIT → OFFLINE → ONLINE and back. They belong to the device: all programs of a host share them. A change gives a mask of
+attributes, their values, and the state to go to; it makes a new profile, which takes the place of the old one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import IntEnum, IntFlag
-from typing import ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+from typing_extensions import Self
 
 from mrclab.hosts.agent.provider import wire
 from mrclab.hosts.mrc.evs.evformat import EvFormat, check_widths
@@ -20,6 +23,7 @@ FORMATS: Final = {1: EvFormat.STEV, 2: EvFormat.SRV6, 4: EvFormat.UDP}
 MODES: Final = {1: Mode.AUTO, 2: Mode.EXPLICIT, 4: Mode.GENERATED}
 STATES: Final = {ApiState.GOOD: 1, ApiState.ASSUMED_BAD: 2, ApiState.DENIED: 4, ApiState.UNKNOWN: 1 << 31}
 VALUE_BYTES: Final = 32
+VENDOR_CFG: Final = 1 << 31  # bit of all three masks
 
 
 class EvOp(IntEnum):
@@ -29,16 +33,6 @@ class EvOp(IntEnum):
     MODIFY_STATE = 1
     QUERY_STATE = 2
     QUERY_ARRAY = 3
-
-
-class EvFormatMask(IntFlag):
-    """enum mrc_ctl_ev_fmt_profile_attr_mask."""
-
-    STATE = 1
-    CUR_STATE = 2
-    MODE = 4
-    OP = 8
-    VENDOR_CFG = 1 << 31
 
 
 class EvProfileMask(IntFlag):
@@ -53,17 +47,7 @@ class EvProfileMask(IntFlag):
     EVENT_MASK = 64
     EV_OP = 128
     FIELDS_OP = 256
-    VENDOR_CFG = 1 << 31
-
-
-class CcProfileMask(IntFlag):
-    """enum mrc_ctl_cc_profile_attr_mask."""
-
-    STATE = 1
-    CUR_STATE = 2
-    ALGORITHM = 4
-    CONFIG = 8
-    VENDOR_CFG = 1 << 31
+    VENDOR_CFG = VENDOR_CFG
 
 
 def invalid(text: str) -> VerbsError:
@@ -76,10 +60,14 @@ _STATE, _CUR_STATE, _FIRST = 1, 2, 4  # the same bits of all three masks; the la
 
 @dataclass
 class CtlProfile:
-    """Common fields of the three kinds. `first` names the attribute that a profile in INIT needs."""
+    """Common fields of the three kinds.
+
+    `attributes` are fields by their bit of the kind's mask, `online` those that an ONLINE profile may change.
+    """
 
     title: ClassVar[str]
-    first: ClassVar[str] = "mode"
+    attributes: ClassVar[Mapping[int, str]]
+    online: ClassVar[frozenset[str]] = frozenset()
 
     number: int
     state: ProfileState = ProfileState.INIT
@@ -88,7 +76,15 @@ class CtlProfile:
     def __str__(self) -> str:
         return f"{self.title} profile {self.number}"
 
-    def target(self, mask: int, to: int, current: int) -> ProfileState:
+    def changed(self, mask: int, to: int, current: int, values: Mapping[str, Any]) -> Self:
+        """Return the profile with the values that a mask names, in its new state; EINVAL if it may not change so."""
+        target = self._target(mask, to, current)
+        names = [name for bit, name in self.attributes.items() if mask & bit]
+        if self.state is ProfileState.ONLINE and (fixed := [name for name in names if name not in self.online]):
+            raise invalid(f"{self} is ONLINE; take it OFFLINE to change its {fixed[0]}")
+        return replace(self, state=target, **{name: values[name] for name in names})
+
+    def _target(self, mask: int, to: int, current: int) -> ProfileState:
         """Return the state to go to; EINVAL for a step that does not exist, or if CUR_STATE differs."""
         if mask & _CUR_STATE and current != self.state:
             raise invalid(f"{self} is {self.state.name}, not in state {current}")
@@ -96,13 +92,8 @@ class CtlProfile:
             raise invalid(f"{self} cannot go from {self.state.name} to state {to}")
         target = ProfileState(to) if mask & _STATE else self.state
         if self.state is ProfileState.INIT and (target is ProfileState.INIT or not mask & _FIRST):
-            raise invalid(f"{self} is in INIT: it needs its {self.first} and the step to OFFLINE")
+            raise invalid(f"{self} is in INIT: it needs its {self.attributes[_FIRST]} and the step to OFFLINE")
         return target
-
-    def check_only_state(self, mask: int) -> None:
-        """EINVAL for a change of another attribute than the state; for a profile that is ONLINE."""
-        if mask & ~(_STATE | _CUR_STATE):
-            raise invalid(f"{self} is ONLINE; take it OFFLINE to change it")
 
 
 @dataclass
@@ -120,14 +111,19 @@ class ProfileTable(Generic[P]):
     """All profiles of one kind of a host, by number."""
 
     def __init__(self, kind: type[P]) -> None:
-        self._title = kind.title
+        self._kind = kind
         self.profiles = {number: kind(number) for number in range(1, MAX_PROFILES + 1)}
 
     def profile(self, number: int) -> P:
         """Return the profile; raise EINVAL if the number is out of range."""
         if number not in self.profiles:
-            raise invalid(f"there is no {self._title} profile {number}; there are 1…{MAX_PROFILES}")
+            raise invalid(f"there is no {self._kind.title} profile {number}; there are 1…{MAX_PROFILES}")
         return self.profiles[number]
+
+    def enter(self, profile: P) -> None:
+        """Put a profile in the place of the one with its number; in INIT it has nothing."""
+        number = profile.number
+        self.profiles[number] = self._kind(number) if profile.state is ProfileState.INIT else profile
 
 
 class TransportProfiles(ProfileTable[T]):
@@ -148,28 +144,23 @@ class FormatProfile(CtlProfile):
     """An EV format: the places of an expanded EV."""
 
     title: ClassVar[str] = "EV format"
+    # enum mrc_ctl_ev_fmt_profile_attr_mask
+    attributes: ClassVar[Mapping[int, str]] = {4: "mode", 8: "widths", VENDOR_CFG: "vendor"}
 
     mode: int = 0
     widths: tuple[int, ...] = ()
 
-    def modify(
-        self, mask: EvFormatMask, to: int, current: int, mode: int, widths: Sequence[int], vendor: bytes
-    ) -> None:
+
+class FormatProfiles(ProfileTable[FormatProfile]):
+    """All EV formats of a host."""
+
+    def modify(self, number: int, mask: int, to: int, current: int, **values: Any) -> None:
         """mrc_ctl_modify_ev_fmt_profile; the caller checks EV profiles that use this one."""
-        target = self.target(mask, to, current)
-        if self.state is ProfileState.ONLINE:
-            self.check_only_state(mask)
-        chosen = mode if mask & EvFormatMask.MODE else self.mode
-        places = tuple(widths) if mask & EvFormatMask.OP else self.widths
-        if chosen not in FORMATS:
-            raise invalid(f"there is no EV format mode {chosen}")
-        if places or mask & EvFormatMask.OP:
-            check_widths(FORMATS[chosen], places)
-        if target is ProfileState.ONLINE and not places:
-            raise invalid(f"{self} has no fields yet")
-        self.mode, self.widths = chosen, places
-        if mask & EvFormatMask.VENDOR_CFG:
-            self.vendor = vendor
-        if target is ProfileState.INIT:
-            self.mode, self.widths, self.vendor = 0, (), bytes(wire.VENDOR_BYTES)
-        self.state = target
+        made = self.profile(number).changed(mask, to, current, values)
+        if made.mode not in FORMATS:
+            raise invalid(f"there is no EV format mode {made.mode}")
+        if made.widths or mask & 8:
+            check_widths(FORMATS[made.mode], made.widths)
+        if made.state is ProfileState.ONLINE and not made.widths:
+            raise invalid(f"{made} has no fields yet")
+        self.enter(made)

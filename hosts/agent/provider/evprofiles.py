@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from mrclab.hosts.agent.provider.ctlprofile import (
     FORMATS,
@@ -12,10 +12,11 @@ from mrclab.hosts.agent.provider.ctlprofile import (
     MODES,
     STATES,
     VALUE_BYTES,
+    VENDOR_CFG,
     EvOp,
     EvProfileMask,
     FormatProfile,
-    ProfileTable,
+    FormatProfiles,
     TransportProfile,
     TransportProfiles,
     invalid,
@@ -30,22 +31,11 @@ from mrclab.hosts.rdma.errors import VerbsError
 _EVENTS: Final = {1: ApiState.GOOD, 2: ApiState.ASSUMED_BAD}
 
 
-@dataclass
-class EvProfileChange:
-    """Arguments of mrc_ctl_modify_ev_profile."""
+Entry = tuple[bytes, int, bytes, int, int, int]
+"""Argument of an operation on EVs: value, port, new value, new port, state, flags."""
 
-    mask: EvProfileMask
-    to: int
-    current: int
-    mode: int
-    format: int
-    count: int
-    min_active: int
-    events: int
-    op: int
-    entries: list[tuple[bytes, int, bytes, int, int, int]]  # value, port, new value, new port, state, flags
-    fields: list[tuple[int, int, int, int, int]]
-    vendor: bytes
+Field = tuple[int, int, int, int, int]
+"""Width, initial value, minimum, maximum and mask of a field."""
 
 
 @dataclass
@@ -53,13 +43,19 @@ class ProgramEvProfile(TransportProfile):
     """An EV profile of a program."""
 
     title: ClassVar[str] = "EV"
+    attributes: ClassVar[Mapping[int, str]] = {
+        EvProfileMask.MODE: "mode", EvProfileMask.FMT_ID: "format", EvProfileMask.COUNT: "count",
+        EvProfileMask.MIN_ACTIVE: "min_active", EvProfileMask.EVENT_MASK: "events", EvProfileMask.FIELDS_OP: "fields",
+        VENDOR_CFG: "vendor",
+    }  # fmt: skip
+    online: ClassVar[frozenset[str]] = frozenset({"events", "fields", "vendor"})
 
     mode: int = 0
     format: int = 0
     count: int = 0
     min_active: int = 0
     events: int = 0
-    fields: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    fields: list[Field] = field(default_factory=list)
     entries: list[EvProfileEntry] = field(default_factory=list)
 
 
@@ -69,7 +65,7 @@ class EvProfiles(TransportProfiles[ProgramEvProfile]):
     def __init__(self, endpoint: MrcEndpoint, ctl: Ctl, deliver: Callable[[EvEvent], None], loop: Loop) -> None:
         super().__init__(ProgramEvProfile)
         self._endpoint, self._ctl, self._deliver, self._loop = endpoint, ctl, deliver, loop
-        self.formats = ProfileTable(FormatProfile)
+        self.formats = FormatProfiles(FormatProfile)
 
     def check_format_unused(self, format_number: int) -> None:
         """Raise EBUSY if an ONLINE EV profile has this format."""
@@ -83,94 +79,56 @@ class EvProfiles(TransportProfiles[ProgramEvProfile]):
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
-    def modify(self, number: int, change: EvProfileChange) -> None:
-        """mrc_ctl_modify_ev_profile."""
-        profile, mask = self.profile(number), change.mask
-        target = profile.target(mask, change.to, change.current)
-        if profile.state is ProfileState.ONLINE:
-            self._modify_online(profile, target, change)
-            return
-        self._configure(profile, change)
-        if mask & EvProfileMask.EV_OP:
-            self._apply_ev_op(profile, change)
-        if target is ProfileState.ONLINE:
-            self._bring_online(profile)
-        if target is ProfileState.INIT:
-            self.profiles[number] = ProgramEvProfile(number)
-        else:
-            profile.state = target
-
-    def _modify_online(self, profile: ProgramEvProfile, target: ProfileState, change: EvProfileChange) -> None:
-        fixed = EvProfileMask.MODE | EvProfileMask.FMT_ID | EvProfileMask.COUNT | EvProfileMask.MIN_ACTIVE
-        if change.mask & fixed:
-            raise invalid(f"{profile} is ONLINE; take it OFFLINE to change {change.mask & fixed!r}")
-        online = self._ctl.ev_profile(profile.number_online)
-        rebuild = change.mask & EvProfileMask.FIELDS_OP or (
-            change.mask & EvProfileMask.EV_OP and change.op == EvOp.REPLACE
-        )
-        if online.users and (rebuild or target is ProfileState.OFFLINE):
-            raise VerbsError("EBUSY", f"{profile} serves {online.users} QPs; destroy them first")
-        if change.mask & EvProfileMask.EVENT_MASK:
-            profile.events = _event_mask(change.events)
-            online.event_mask = _states(profile.events)
-        if change.mask & EvProfileMask.FIELDS_OP:
-            self._set_fields(profile, change.fields)
-        if change.mask & EvProfileMask.EV_OP:
-            self._apply_ev_op(profile, change)
-        if change.mask & EvProfileMask.VENDOR_CFG:
-            profile.vendor = change.vendor
-        if rebuild or target is ProfileState.OFFLINE:
-            self._ctl.destroy_ev_profile(profile.number_online)
-            profile.number_online = 0
-        if target is ProfileState.OFFLINE:
-            profile.state = target
-        elif rebuild:
-            self._bring_online(profile)
-
-    def _configure(self, profile: ProgramEvProfile, change: EvProfileChange) -> None:
-        """Set the attributes of an OFFLINE profile, or of one that becomes OFFLINE."""
-        mask = change.mask
-        mode = change.mode if mask & EvProfileMask.MODE else profile.mode
-        fmt = change.format if mask & EvProfileMask.FMT_ID else profile.format
-        count = (
-            change.count
-            if mask & EvProfileMask.COUNT
-            else profile.count or (MAX_EVS if MODES.get(mode) is Mode.AUTO else 0)
-        )
-        min_active = change.min_active if mask & EvProfileMask.MIN_ACTIVE else profile.min_active
-        events = _event_mask(change.events) if mask & EvProfileMask.EVENT_MASK else profile.events
-        if mode not in MODES:
-            raise invalid(f"there is no EV mode {mode}")
-        if MODES[mode] is not Mode.AUTO and (used := self.formats.profile(fmt)).state is not ProfileState.ONLINE:
-            raise invalid(f"{used} is {used.state.name}; bring it ONLINE first")
-        if count > MAX_EVS:
-            raise VerbsError("E2BIG", f"{count} EVs; a profile has at most {MAX_EVS}")
-        if count < 1 or min_active > count:
-            raise invalid(f"{count} EVs, of which {min_active} must stay active: give a count, and no more than that")
-        if (mode, count) != (profile.mode, profile.count) and MODES[mode] is Mode.EXPLICIT:
-            profile.entries = [EvProfileEntry() for _ in range(count)]
-        if mask & EvProfileMask.FIELDS_OP:
-            self._set_fields(profile, change.fields, fmt)
-        profile.mode, profile.format, profile.count, profile.min_active = mode, fmt, count, min_active
-        profile.events = events
-        if mask & EvProfileMask.VENDOR_CFG:
-            profile.vendor = change.vendor
-        if (
-            MODES[mode] is Mode.GENERATED
-            and profile.fields
-            and (mask & (EvProfileMask.FIELDS_OP | EvProfileMask.COUNT | EvProfileMask.MODE) or not profile.entries)
-        ):
-            self._generate(profile)
-
-    def _set_fields(
-        self, profile: ProgramEvProfile, fields: list[tuple[int, int, int, int, int]], fmt: int | None = None
+    def modify(
+        self, number: int, mask: EvProfileMask, to: int, current: int, op: int, entries: Sequence[Entry], **values: Any
     ) -> None:
-        number = profile.format if fmt is None else fmt
-        _expansion(self.formats.profile(number), fields)
-        profile.fields = fields
-        for entry in profile.entries:
-            if entry.value is not None:
-                entry.expanded = _expanded(self.formats.profile(number), fields, entry.value)
+        """mrc_ctl_modify_ev_profile; `entries` are arguments of the operation `op`."""
+        profile = self.profile(number)
+        made = profile.changed(mask, to, current, values)
+        operates = bool(mask & EvProfileMask.EV_OP)
+        rebuilt = bool(mask & EvProfileMask.FIELDS_OP) or (operates and op == EvOp.REPLACE)
+        ends = bool(made.number_online) and (rebuilt or made.state is ProfileState.OFFLINE)
+        if ends and (users := self._ctl.ev_profile(made.number_online).users):
+            raise VerbsError("EBUSY", f"{profile} serves {users} QPs; destroy them first")
+        self._complete(made, profile, mask)
+        if operates:
+            self._apply_ev_op(made, op, entries)
+        if ends:
+            self._ctl.destroy_ev_profile(made.number_online)
+            made.number_online = 0
+        if made.number_online:
+            self._ctl.ev_profile(made.number_online).event_mask = _states(made.events)
+        elif made.state is ProfileState.ONLINE:
+            self._bring_online(made)
+        self.enter(made)
+
+    def _complete(self, made: ProgramEvProfile, before: ProgramEvProfile, mask: EvProfileMask) -> None:
+        """Check what a profile was given, and make its entries where that changes them."""
+        mode = MODES.get(made.mode)
+        if mode is None:
+            raise invalid(f"there is no EV mode {made.mode}")
+        if mode is not Mode.AUTO and (used := self.formats.profile(made.format)).state is not ProfileState.ONLINE:
+            raise invalid(f"{used} is {used.state.name}; bring it ONLINE first")
+        if mode is Mode.AUTO and not mask & EvProfileMask.COUNT:
+            made.count = made.count or MAX_EVS
+        if made.count > MAX_EVS:
+            raise VerbsError("E2BIG", f"{made.count} EVs; a profile has at most {MAX_EVS}")
+        if made.count < 1 or made.min_active > made.count:
+            counts = f"{made.count} EVs, of which {made.min_active} must stay active"
+            raise invalid(f"{counts}: give a count, and no more than that")
+        if made.events & ~sum(_EVENTS):
+            raise invalid(f"events can be requested for GOOD and ASSUMED_BAD, not for {made.events:#x}")
+        resized = (made.mode, made.count) != (before.mode, before.count)
+        if resized:
+            made.entries = [EvProfileEntry() for _ in range(made.count)] if mode is Mode.EXPLICIT else []
+        if mask & EvProfileMask.FIELDS_OP:
+            fmt = self.formats.profile(made.format)
+            _expansion(fmt, made.fields)
+            for entry in made.entries:
+                if entry.value is not None:
+                    entry.expanded = _expanded(fmt, made.fields, entry.value)
+        if mode is Mode.GENERATED and made.fields and (resized or mask & EvProfileMask.FIELDS_OP):
+            self._generate(made)
 
     def _generate(self, profile: ProgramEvProfile) -> None:
         expansion = _expansion(self.formats.profile(profile.format), profile.fields)
@@ -207,14 +165,14 @@ class EvProfiles(TransportProfiles[ProgramEvProfile]):
 
     # --- operations on EVs --------------------------------------------------------------------------------------------
 
-    def _apply_ev_op(self, profile: ProgramEvProfile, change: EvProfileChange) -> None:
-        for value, port, new_value, new_port, state, flags in change.entries:
-            if change.op == EvOp.REPLACE:
+    def _apply_ev_op(self, profile: ProgramEvProfile, op: int, entries: Sequence[Entry]) -> None:
+        for value, port, new_value, new_port, state, flags in entries:
+            if op == EvOp.REPLACE:
                 self._replace(profile, (port, value), (new_port, new_value), state, bool(flags & 1))
-            elif change.op == EvOp.MODIFY_STATE:
+            elif op == EvOp.MODIFY_STATE:
                 self._set_state(profile, port, value, state)
             else:
-                raise invalid(f"EV operation {change.op} changes nothing; it belongs to the query")
+                raise invalid(f"EV operation {op} changes nothing; it belongs to the query")
 
     def _replace(
         self, profile: ProgramEvProfile, old: tuple[int, bytes], new: tuple[int, bytes], state: int, all_copies: bool
@@ -283,17 +241,11 @@ class EvProfiles(TransportProfiles[ProgramEvProfile]):
         ]  # fmt: skip
 
 
-def _event_mask(mask: int) -> int:
-    if mask & ~sum(_EVENTS):
-        raise invalid(f"events can be requested for GOOD and ASSUMED_BAD, not for {mask:#x}")
-    return mask
-
-
 def _states(mask: int) -> frozenset[ApiState]:
     return frozenset(state for bit, state in _EVENTS.items() if mask & bit)
 
 
-def _expansion(fmt: FormatProfile, fields: Sequence[tuple[int, int, int, int, int]]) -> Expansion | None:
+def _expansion(fmt: FormatProfile, fields: Sequence[Field]) -> Expansion | None:
     """Return the expansion of a program's fields; a maximum of 0 under mask bits means no limit."""
     if not fields:
         return None
@@ -303,7 +255,7 @@ def _expansion(fmt: FormatProfile, fields: Sequence[tuple[int, int, int, int, in
     return Expansion(FORMATS[fmt.mode], made, fmt.widths)
 
 
-def _expanded(fmt: FormatProfile, fields: Sequence[tuple[int, int, int, int, int]], value: bytes) -> bytes:
+def _expanded(fmt: FormatProfile, fields: Sequence[Field], value: bytes) -> bytes:
     """Return an EV of 32 bytes as in packets: expanded, or unchanged without fields."""
     expansion = _expansion(fmt, fields)
     size = FORMATS[fmt.mode].value

@@ -9,11 +9,10 @@ import mmap
 import os
 import socket
 import struct
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from mrclab.hosts.agent.provider import wire
-from mrclab.hosts.agent.provider.control import Control, EvQueue, Response, check_controller
+from mrclab.hosts.agent.provider.control import EvQueue, ProgramCtl, Response, check_controller, required
 from mrclab.hosts.agent.provider.memory import RegionView
 from mrclab.hosts.agent.provider.qp import NUMBERS, ProgramQp
 from mrclab.hosts.agent.provider.rings import FENCE, Channel, QpRings, SharedQueue, power_of_two, shared
@@ -55,13 +54,13 @@ class ProgramObjects(dict[int, T]):
 
 
 class ProgramContext:
-    """Agent's end of one context. `handle` handles a call; `close` removes everything."""
+    """Agent's end of one context. `handle` handles a call, by the method of its name; `close` removes everything."""
 
     def __init__(
         self,
         connection: socket.socket,
         endpoint: Endpoint,
-        control: Control,
+        control: ProgramCtl | None,
         name: str,
         loop: Loop,
     ) -> None:
@@ -80,25 +79,16 @@ class ProgramContext:
         self._handles = itertools.count(1)  # of channels and queues
         *_, uid, _ = struct.unpack("=iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         self.is_controller = uid == 0
-        self._calls: dict[Op, Callable[[list[int], bytes, list[int]], Response]] = {
-            Op.HELLO: self._hello, Op.QUERY_DEVICE: self._query_device, Op.QUERY_PORT: self._query_port,
-            Op.QUERY_GID: self._query_gid, Op.ALLOC_PD: self._alloc_pd, Op.DEALLOC_PD: self._dealloc_pd,
-            Op.REG_MR: self._reg_mr, Op.DEREG_MR: self._dereg_mr, Op.CREATE_CHANNEL: self._create_channel,
-            Op.DESTROY_CHANNEL: self._destroy_channel, Op.CREATE_CQ: self._create_cq, Op.DESTROY_CQ: self._destroy_cq,
-            Op.CREATE_QP: self._create_qp, Op.MODIFY_QP: self._modify_qp, Op.QUERY_QP: self._query_qp,
-            Op.DESTROY_QP: self._destroy_qp, Op.CTL_CREATE_EV_CQ: self._create_ev_cq, Op.CTL_POLL_EV: self._poll_ev,
-            Op.CTL_ARM_EV_CQ: self._arm_ev_cq, Op.CTL_DESTROY_EV_CQ: self._destroy_ev_cq,
-        }  # fmt: skip
 
     def handle(self, op: int, numbers: list[int], data: bytes, descriptors: list[int]) -> Response:
         """Execute a program's call; VerbsError if it is refused. Descriptors that are kept leave the list."""
         if op != Op.HELLO and self._memory < 0:
             raise VerbsError("EPROTO", "a program must introduce itself first")
         try:
-            call = self._calls.get(Op(op))
+            call = getattr(self, f"_{Op(op).name.lower()}", None)
             if call is not None:
-                return call(numbers, data, descriptors)
-            return self._control.handle(Op(op), numbers, data, self.is_controller)
+                return cast(Response, call(numbers, data, descriptors))
+            return required(self._control).handle(Op(op), numbers, data, self.is_controller)
         except (ValueError, IndexError, struct.error) as error:  # too few numbers or bytes, or an unknown operation
             raise VerbsError("EINVAL", f"malformed call {op}: {error}") from None
 
@@ -155,7 +145,7 @@ class ProgramContext:
             self._verbs.destroy_cq(queue.number)
             queue.close()
         for ev_queue in self._ev_cqs.values():
-            self._control.remove(ev_queue)
+            required(self._control).queues.remove(ev_queue)
         for pd in self._pds:
             self._verbs.dealloc_pd(pd)
         for channel in self._channels.values():
@@ -317,29 +307,30 @@ class ProgramContext:
 
     # --- EV events ----------------------------------------------------------------------------------------------------
 
-    def _create_ev_cq(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
+    def _ctl_create_ev_cq(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
         check_controller(self.is_controller)
+        control = required(self._control)
         channel = self._channel(numbers[1])
         if not 1 <= numbers[0] <= MAX_CQE:
             raise VerbsError("EINVAL", f"{numbers[0]} entries are outside 1…{MAX_CQE}")
         self._ev_cqs.check_room()
         handle = next(self._handles)
         self._ev_cqs[handle] = EvQueue(handle, numbers[0], channel)
-        self._control.add(self._ev_cqs[handle])
+        control.queues.append(self._ev_cqs[handle])
         if channel is not None:
             channel.users += 1
         return [handle], b""
 
-    def _poll_ev(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
+    def _ctl_poll_ev(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
         return [], b"".join(self._ev_cqs.find(numbers[0]).take(numbers[1]))
 
-    def _arm_ev_cq(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
-        self._ev_cqs.find(numbers[0]).arm()
+    def _ctl_arm_ev_cq(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
+        self._ev_cqs.find(numbers[0]).armed = True
         return _EMPTY
 
-    def _destroy_ev_cq(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
+    def _ctl_destroy_ev_cq(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
         queue = self._ev_cqs.find(numbers[0])
-        self._control.remove(queue)
+        required(self._control).queues.remove(queue)
         del self._ev_cqs[numbers[0]]
         if queue.channel is not None:
             queue.channel.users -= 1

@@ -9,9 +9,10 @@ import dataclasses
 import ipaddress
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from mrclab.hosts.agent.provider import wire
+from mrclab.hosts.agent.provider.control import ProgramCtl, required
 from mrclab.hosts.agent.provider.memory import gather
 from mrclab.hosts.agent.provider.rings import QpRings, SharedQueue
 from mrclab.hosts.agent.provider.wire import IbvQpState, M, V
@@ -24,9 +25,6 @@ from mrclab.hosts.rdma.memory import MemoryTable, Refusal
 from mrclab.hosts.rdma.packets.wire import Syndrome
 from mrclab.hosts.rdma.verbs import Verbs, check_request
 from mrclab.hosts.transports import Endpoint
-
-if TYPE_CHECKING:
-    from mrclab.hosts.agent.provider.control import Control
 
 # attributes that verbs programs often set and MRC does not have: accepted without effect
 _IGNORED: Final = (
@@ -93,10 +91,10 @@ class ProgramQp:
     """One QP of a program. `endpoint` is the host's transport."""
 
     def __init__(
-        self, endpoint: Endpoint, profiles: Control, rings: QpRings, pd: int, send: SharedQueue, recv: SharedQueue,
-        signal_all: bool, loop: Loop,
+        self, endpoint: Endpoint, control: ProgramCtl | None, rings: QpRings, pd: int, send: SharedQueue,
+        recv: SharedQueue, signal_all: bool, loop: Loop,
     ) -> None:  # fmt: skip
-        self._endpoint, self._profiles, self.rings = endpoint, profiles, rings
+        self._endpoint, self._control, self.rings = endpoint, control, rings
         self._verbs: Verbs[Any] = endpoint.verbs
         self.number = endpoint.verbs.reserve_qpn()
         self.pd, self._send, self._recv = pd, send, recv
@@ -129,10 +127,10 @@ class ProgramQp:
         self._check(target, vmask, mask)
         requested = self._set | self._chosen(_VERBS_LIMITS, vmask, given) | self._chosen(_LIMITS, mask, given)
         peer = gid if vmask & V.AV else self._peer
-        if mask & M.EV_PROFILE:
-            self._profiles.ev(requested["ev_profile"])
-        if mask & M.CC_PROFILE:
-            self._profiles.cc(requested["cc_profile"])
+        if mask & M.EV_PROFILE and requested["ev_profile"]:
+            required(self._control).evs.online(requested["ev_profile"])
+        if mask & M.CC_PROFILE and requested["cc_profile"]:
+            required(self._control).ccs.online(requested["cc_profile"])
         if (self.state, target) == (IbvQpState.INIT, IbvQpState.RTR):
             self._make(requested, peer)
         elif (self.state, target) == (IbvQpState.RTR, IbvQpState.RTS):
@@ -199,8 +197,9 @@ class ProgramQp:
             attributes["dynamic_mpr"] = bool(requested["cap"] & _CAP_DYNAMIC_MPR)
             if requested["cap"] & _CAP_NO_TRIM:
                 attributes["trimming"] = False
-        profile = self._profiles.ev(requested.get("ev_profile", 0))
-        control = self._profiles.cc(requested.get("cc_profile", 0))
+        ctl = required(self._control)
+        profile = ctl.evs.online(requested.get("ev_profile", 0))
+        control = ctl.ccs.online(requested.get("cc_profile", 0))
         attributes |= {} if profile is None else {"ev_profile": profile}
         attributes |= {} if control is None else {"cc_profile": control}
         return attributes, {"mpr": requested.get("mpr", default.mpr), "wimm": requested.get("max_wimm", default.wimm)}

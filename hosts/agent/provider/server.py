@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from mrclab.hosts.agent.provider import wire
-from mrclab.hosts.agent.provider.control import Control, ProgramCtl, Response, check_controller
+from mrclab.hosts.agent.provider.control import ProgramCtl, Response, check_controller, required
 from mrclab.hosts.agent.provider.program import ProgramContext
 from mrclab.hosts.agent.provider.wire import Op
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
@@ -33,7 +33,7 @@ class Provider:
 
     def __init__(self, path: Path, endpoint: Endpoint, loop: Loop) -> None:
         self._path, self._endpoint, self._loop = path, endpoint, loop
-        self._control = ProgramCtl(endpoint, loop) if isinstance(endpoint, MrcEndpoint) else Control()
+        self._control = ProgramCtl(endpoint, loop) if isinstance(endpoint, MrcEndpoint) else None
         self._programs: dict[int, ProgramContext] = {}  # by connection
         self._by_doorbell: dict[int, ProgramContext] = {}
         self._ports = {port.number: True for port in endpoint.config.ports}
@@ -120,7 +120,7 @@ class Provider:
         check_controller(program.is_controller)
         if len(numbers) != 2:
             raise VerbsError("EINVAL", "a batch of probes has a traffic class and a timeout")
-        self._control.probe(numbers, data, lambda response: self._respond(program, 0, response))
+        required(self._control).probe(numbers, data, lambda response: self._respond(program, 0, response))
 
     def _respond(self, program: ProgramContext, error: int, response: Response) -> None:
         if program.connection.fileno() < 0:
