@@ -187,10 +187,10 @@ def run(
         worlds.check(loaded)
         worlds.check_machine(loaded)
         if results is not None:
-            outcome = runner.run_scenario(loaded, path_of(results, "results"), lambda *_: None, lambda _: None, target)
+            outcome = runner.run_scenario(loaded, path_of(results, "results"), target=target)
             return Run(loaded, outcome, outcome.directory)
         with tempfile.TemporaryDirectory(prefix=folder_prefix()) as folder:
-            outcome = runner.run_scenario(loaded, Path(folder), lambda *_: None, lambda _: None, target, report=False)
+            outcome = runner.run_scenario(loaded, Path(folder), target=target, report=False)
             return Run(loaded, outcome, None)
 
 

@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TextIO
 
 from mrclab.events.event import Event, renamed
@@ -234,7 +233,5 @@ class HistoryWriter:
     def __enter__(self) -> "HistoryWriter":
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _value: BaseException | None, _tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -78,7 +78,7 @@ def _checks(name: str, expected: ExpectedRun, run: Loaded | None) -> list[Check]
     if not limited.ok:
         return [there, limited]
     with tempfile.TemporaryDirectory(prefix="mrclab-lesson-") as results, _progress() as bar:
-        outcome = runner.run_scenario(run, Path(results), bar, lambda _: None, report=False)
+        outcome = runner.run_scenario(run, Path(results), bar, report=False)
     missed = "; ".join(f"expected {v.expected}, observed {v.observed}" for v in outcome.verdicts if not v.ok)
     return [there, limited, Check(outcome.ok, f"variant {name} passes", missed)]
 

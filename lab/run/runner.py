@@ -165,8 +165,8 @@ class Run:
 def run_scenario(
     loaded: Loaded,
     parent: Path,
-    progress: Progress,
-    notify: Callable[[str], None],
+    progress: Progress = lambda *_: None,
+    notify: Callable[[str], None] = lambda _: None,
     target: str | None = None,
     run_dir: Path = RUN_DIR,
     report: bool = True,

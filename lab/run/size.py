@@ -131,5 +131,5 @@ def check(spec: FabricSpec, load: Load = IDLE, *, force: bool = False) -> str:
 
 
 def gib(size: int) -> str:
-    """Return a number of bytes as text."""
+    """Return an estimate of bytes as text, no more exact than it is."""
     return f"{size / (1 << 30):.1f} GiB"

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +179,7 @@ class Suite:
 
     def _run(self, loaded: Loaded, parent: Path) -> SuiteEntry:
         began = time.monotonic()
-        spec = loaded.scenario
+        entry = SuiteEntry(loaded.base_name, loaded.variant, loaded.scenario.seed, "aborted", 0.0)
         try:
             outcome = runner.run_scenario(
                 loaded, parent, self.progress, self.notify, self.target, self.run_dir, self.report
@@ -187,19 +187,10 @@ class Suite:
         except Interrupted:
             raise
         except (RunError, TopoError) as error:
-            seconds = time.monotonic() - began
             state = "invalid" if isinstance(error, NoResult) else "aborted"
-            return SuiteEntry(loaded.base_name, loaded.variant, spec.seed, state, seconds, None, (), str(error))
-        invalid = "; ".join(outcome.measures.invalid) if outcome.state == "invalid" else ""
-        return SuiteEntry(
-            loaded.base_name,
-            loaded.variant,
-            spec.seed,
-            outcome.state,
-            time.monotonic() - began,
-            outcome.directory,
-            tuple(outcome.verdicts),
-            outcome.error or invalid,
-            spec.title,
-            outcome.measures.rtt,
-        )
+            return replace(entry, state=state, seconds=time.monotonic() - began, error=str(error))
+        return replace(
+            entry, state=outcome.state, seconds=time.monotonic() - began, directory=outcome.directory,
+            verdicts=tuple(outcome.verdicts), title=loaded.scenario.title, rtt=outcome.measures.rtt,
+            error=outcome.error or ("; ".join(outcome.measures.invalid) if outcome.state == "invalid" else ""),
+        )  # fmt: skip

@@ -77,9 +77,7 @@ class ScenarioItem(pytest.Item):
         parent = Path(self.config.getoption("--mrclab-results"))
         target = self.config.getoption("--mrclab-target")
         try:
-            outcome = runner.run_scenario(
-                self._loaded, parent, lambda *_: None, lambda _: None, target, _run_dir(self.config)
-            )
+            outcome = runner.run_scenario(self._loaded, parent, target=target, run_dir=_run_dir(self.config))
         except Interrupted as error:  # it ends the session, as Ctrl-C does, and not this test alone
             pytest.exit(str(error), returncode=error.status)
         except NoResult as error:

@@ -12,7 +12,6 @@ from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import BaseExpectation, Verdict
 from mrclab.lab.history import History, Record
 from mrclab.lab.measure.measures import Measures
-from mrclab.lab.measure.validity.evidence import NoEvidence
 from mrclab.lab.measure.validity.machine import MachineLoad
 from mrclab.lab.scenario.scenario import Loaded, loads
 from mrclab.topo.model import Fabric
@@ -55,9 +54,7 @@ def _now(entry: BaseExpectation, measures: PartialMeasures) -> VerdictRow:
     measures.reached = False
     try:
         verdict = entry.judge(measures)
-    except (NoEvidence, KeyError):
-        return {"state": "open", "expected": entry.expected_outcome, "observed": "", "when": ""}
-    except Exception:  # an expectation that cannot judge half a run reports that at its end
+    except Exception:  # there is no evidence yet; or it cannot judge half a run, and reports that at its end
         return {"state": "open", "expected": entry.expected_outcome, "observed": "", "when": ""}
     if entry.to_the_end or measures.reached:
         return _row("good" if verdict.ok else "bad", verdict)

@@ -10,6 +10,7 @@ from mrclab.lab.capture.recorders import AroundFaults, Faults, record_all
 from mrclab.lab.capture.taps import Taps
 from mrclab.lab.capture.where import cables
 from mrclab.lab.command.live.operations import err, out, running_lab
+from mrclab.lab.command.live.rundir import on_the_wire
 from mrclab.lab.errors import LabError, plain
 from mrclab.lab.run.interrupts import Interrupts, guarded
 from mrclab.lab.run.wire.attach import LabClients
@@ -94,20 +95,18 @@ class _CaptureEnd:
     def __init__(self, lab: LabClients, seconds: float, packets: int, guard: Interrupts) -> None:
         guard.shield()  # a signal sets a flag, so that it interrupts no write
         self._guard = guard
-        self._base = lab.run_dir.parent
+        self._run_dir = lab.run_dir
         self._until = time.monotonic() + seconds if seconds else None
         self._packets = packets
         self._look = 0.0
 
     def come(self, frames: int = 0) -> bool:
-        from mrclab.topo.linux import state  # noqa: PLC0415 - Linux alone has what it needs
-
         now = time.monotonic()
         if self._guard.seen or (self._packets and frames >= self._packets) or (self._until and now >= self._until):
             return True
         if now >= self._look:
             self._look = now + _ALIVE
-            return state.running(self._base) is None
+            return not on_the_wire(self._run_dir)
         return False
 
 

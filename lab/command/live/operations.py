@@ -17,7 +17,7 @@ from rich.markup import escape
 
 from mrclab.lab import console
 from mrclab.lab.command.display import views
-from mrclab.lab.command.live.rundir import virtual
+from mrclab.lab.command.live.rundir import on_the_wire, virtual
 from mrclab.lab.errors import LabError, RunError
 from mrclab.lab.prompt.remote import client
 from mrclab.rpc.client import Client
@@ -124,10 +124,8 @@ def running_lab(run_dir: Path, instead: str = "") -> "LabClients":
     """The lab that runs on the wire; LabError with the remedy where there is none. `instead` is the remedy where the
     running lab is in virtual time.
     """
-    from mrclab.topo.linux import state  # noqa: PLC0415 - Linux alone has what it needs
-
     lab = None
-    if state.running(run_dir.parent) is not None:
+    if on_the_wire(run_dir):
         from mrclab.lab.run.wire.attach import attach  # noqa: PLC0415 - the fabric's model takes a moment
 
         lab = attach(run_dir)

@@ -3,6 +3,7 @@ directory that another user could have created is refused before anything in it 
 """
 
 import os
+import sys
 from pathlib import Path
 
 from mrclab.lab.prompt.remote import client
@@ -26,11 +27,17 @@ def running_dir(run_dir: Path) -> Path:
 
 def virtual(run_dir: Path) -> Path | None:
     """The directory of the lab in virtual time; None where none runs, or one runs on the wire."""
+    place = running_dir(run_dir)
+    return place if _served(place) and place != RUN_DIR and not on_the_wire(place) else None
+
+
+def on_the_wire(run_dir: Path) -> bool:
+    """Return True if a lab on the wire runs in a run directory."""
+    if sys.platform != "linux":
+        return False
     from mrclab.topo.linux import state  # noqa: PLC0415 - Linux alone has what it needs
 
-    place = running_dir(run_dir)
-    on_the_wire = place == RUN_DIR or state.running(place.parent) is not None
-    return place if _served(place) and not on_the_wire else None
+    return state.running(run_dir.parent) is not None
 
 
 def _served(place: Path) -> bool:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from mrclab.lab.command.live.operations import err, out, running_lab
-from mrclab.lab.command.live.rundir import running_dir, virtual
+from mrclab.lab.command.live.rundir import on_the_wire, running_dir, virtual
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt.remote import client
 from mrclab.lab.run.mirror import OVER
@@ -76,7 +76,7 @@ def _source(run_dir: Path, what: Path | None, example: str) -> tuple[Source, Any
     if what is not None and not (what / "history").is_dir():
         return Replay(what), None, ""
     place = running_dir(run_dir) if what is None else what
-    if what is None and place == run_dir and not _runs(run_dir) and virtual(run_dir) is None:
+    if what is None and place == run_dir and not on_the_wire(run_dir) and virtual(run_dir) is None:
         err.print(
             "no lab is running: the page has the scenario editor, and *Runs* plays finished runs again", markup=False
         )
@@ -85,19 +85,11 @@ def _source(run_dir: Path, what: Path | None, example: str) -> tuple[Source, Any
     return Live(place, _alive(run_dir, place)), operate, ""
 
 
-def _runs(run_dir: Path) -> bool:
-    from mrclab.topo.linux import state  # noqa: PLC0415 - Linux alone has labs on the wire
-
-    return sys.platform == "linux" and state.running(run_dir.parent) is not None
-
-
 def _alive(run_dir: Path, place: Path) -> Callable[[], bool]:
     """Return True if the lab at a place is still there; LabError where none is."""
     if place == run_dir and virtual(run_dir) is None:
-        from mrclab.topo.linux import state  # noqa: PLC0415 - Linux alone has what it needs
-
         running_lab(run_dir)
-        return lambda: state.running(run_dir.parent) is not None
+        return lambda: on_the_wire(run_dir)
     return lambda: (place / "fabric.yaml").exists() and not (place / OVER).exists()
 
 

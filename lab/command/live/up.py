@@ -2,8 +2,8 @@
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -85,8 +85,10 @@ def up(
         virtual = chosen == "sim"
         if not virtual:
             lab.forgiving = True
-        settings = stack.enter_context(_mirrored(lab, virtual_run_dir(context.obj))) if virtual else None
-        run_dir, mirror = (settings.place, settings.write) if settings else (context.obj, lambda: None)
+        run_dir, mirror = context.obj, lambda: None
+        if virtual:
+            run_dir = virtual_run_dir(context.obj)
+            mirror = stack.enter_context(closing(_mirror(lab, run_dir))).write
         controller = None if virtual else partial(operations.ask, lab.run_dir)
         setting = _setting(chosen, spec, probing)
         session = stack.enter_context(LabSession(lab, speed if virtual else None, mirror, controller, setting).open())
@@ -128,15 +130,10 @@ def _lines(script: Path) -> list[str]:
 # --- virtual time: a place for its socket and history, which needs no root --------------------------------------------
 
 
-@contextmanager
-def _mirrored(lab: Any, place: Path) -> Iterator[Mirror]:
+def _mirror(lab: Any, place: Path) -> Mirror:
     if (place / client.SOCKET).exists() and _answers(place):
         raise LabError("a lab in virtual time has its prompt in another terminal; end that one first")
-    mirror = Mirror(lab, place)
-    try:
-        yield mirror
-    finally:
-        mirror.close()
+    return Mirror(lab, place)
 
 
 def _answers(place: Path) -> bool:

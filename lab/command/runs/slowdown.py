@@ -4,8 +4,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
-from rich.table import Table
 
 from mrclab.lab import console
 from mrclab.lab.command.display import answer
@@ -13,6 +11,7 @@ from mrclab.lab.command.options import AsJson
 from mrclab.lab.errors import LabError
 from mrclab.lab.measure.traffic import slowdown as measured
 from mrclab.lab.report import results
+from mrclab.lab.report.grid import grid
 from mrclab.lab.scenario.units import show_seconds
 
 app = typer.Typer()
@@ -36,20 +35,15 @@ def slowdown(
     rows = measured.table(run.measures.fabric, done)
     if as_json:
         as_rows = [
-            {
-                "least": row.min_bytes,
-                "most": row.max_bytes,
-                "flows": row.count,
-                "seconds": row.seconds,
-                "slowdown": row.slowdowns,
-            }
+            {"least": row.min_bytes, "most": row.max_bytes, "flows": row.count}
+            | {"seconds": row.seconds, "slowdown": row.slowdowns}
             for row in rows
         ]
         answer.give("slowdown", 0, rows=as_rows)
         return
-    table = Table(box=_BOX, padding=0, pad_edge=False)
-    for heading in ("size", "flows", *(f"{what}\n{name}" for what in ("time", "slowdown") for name in _NAMES)):
-        table.add_column(heading, no_wrap=True, justify="left" if heading == "size" else "right")
+    headings = (f"{what}\n{name}" for what in ("time", "slowdown") for name in _NAMES)
+    table = grid("size", "flows", *headings, left=1)
+    table.padding = 0
     for row in rows:
         times, slow = map(show_seconds, row.seconds), (f"{value:.2f}" for value in row.slowdowns)
         table.add_row(_sizes(row), f"{row.count:,}", *times, *slow)
@@ -57,7 +51,6 @@ def slowdown(
 
 
 _NAMES = tuple(f"p{100 * share:g}" for share in measured.SHARES)
-_BOX = box.SIMPLE_HEAD
 
 
 def _sizes(row: measured.SizeRow) -> str:

@@ -38,9 +38,7 @@ def ev_states(measures: Measures) -> Figure | None:
     _label_rows(axes, keys, evs)
     style.over_time([axes], measures, spans=False)
     axes.grid(visible=False)
-    for fault, colour in style.coloured(measures) if len(measures.faults) <= style.MANY_FAULTS else []:
-        for t in style.since(measures, fault):
-            axes.axvline(t, color=colour, linewidth=1)
+    style.fault_lines(axes, measures, linewidth=1)
     used = {state for key in keys for *_, state in spans[key]}
     handles = [Patch(color=colour, label=state) for state, colour in EV_STATES.items() if state in used]
     axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1), fontsize=8, frameon=False, handlelength=1)

@@ -111,17 +111,7 @@ def _packed_lanes(axes: Axes, measures: Measures) -> None:
     axes.set_title(f"{len(measures.faults)} faults", fontsize=9)
     rows = [(len(free) * (number + 0.5) / len(kinds), kind, colours[kind]) for number, kind in enumerate(kinds)]
     for y, kind, colour in rows[:_KINDS]:
-        axes.annotate(
-            kind,
-            (1.0, y * len(kinds) / min(len(kinds), _KINDS)),
-            xycoords=("axes fraction", "data"),
-            xytext=(6, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=6.5,
-            color=colour,
-            annotation_clip=False,
-        )
+        style.label_right(axes, y * len(kinds) / min(len(kinds), _KINDS), kind, colour, 6.5)
 
 
 def by_flow(measures: Measures) -> Figure | None:
@@ -185,9 +175,7 @@ def _heat(measures: Measures, at: list[float], names: list[str], rows: list[list
     axes.grid(visible=False)
     axes.set_facecolor("#f4f4f4")
     style.over_time([axes], measures, spans=False)
-    for fault, _ in style.coloured(measures) if len(measures.faults) <= style.MANY_FAULTS else []:
-        for t in style.since(measures, fault):
-            axes.axvline(t, color="white", linewidth=1)
+    style.fault_lines(axes, measures, color="white", linewidth=1)
     box = axes.get_position()
     colours = figure.add_axes((box.x1 + 0.012, box.y0, 0.012, box.height))
     figure.colorbar(image, cax=colours)

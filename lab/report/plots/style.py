@@ -6,6 +6,7 @@ and EV states are those of `palette`, of other lines those of Okabe and Ito (200
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -91,13 +92,17 @@ def last_moment(measures: Measures) -> float:
 
 def mark_faults(axes: Axes, measures: Measures) -> None:
     """A line where each fault began and was cleared, a faint shade in between; of many faults only the lanes tell."""
-    if len(measures.faults) > MANY_FAULTS:
-        return
-    for fault, colour in coloured(measures):
+    fault_lines(axes, measures, linewidth=0.8, alpha=0.8)
+    for fault, colour in coloured(measures) if len(measures.faults) <= MANY_FAULTS else ():
         begin, end = since(measures, fault)
         axes.axvspan(begin, end, color=colour, alpha=0.07, linewidth=0, zorder=0)
-        for t in (begin, end):
-            axes.axvline(t, color=colour, linewidth=0.8, alpha=0.8)
+
+
+def fault_lines(axes: Axes, measures: Measures, **style: Any) -> None:
+    """Draw a line where each fault began and ended, in its colour unless `style` has one; none for many faults."""
+    for fault, colour in coloured(measures) if len(measures.faults) <= MANY_FAULTS else ():
+        for t in since(measures, fault):
+            axes.axvline(t, **{"color": colour, **style})
 
 
 def coloured(measures: Measures) -> list[tuple[FaultSpan, str]]:
@@ -124,17 +129,15 @@ def label_lines(axes: Axes, ends: Sequence[Label]) -> None:
         edge = placed[-1][0] + half
     over = max(0.0, edge - high)
     for y, text, colour in placed:
-        axes.annotate(
-            text,
-            (1.0, y - over),
-            xycoords=("axes fraction", "data"),
-            xytext=(6, 0),
-            textcoords="offset points",
-            va="center",
-            color=colour,
-            fontsize=8.5,
-            annotation_clip=False,
-        )
+        label_right(axes, y - over, text, colour)
+
+
+def label_right(axes: Axes, y: float, text: str, colour: str, size: float = 8.5) -> None:
+    """Write a label into the right margin."""
+    axes.annotate(
+        text, (1.0, y), xycoords=("axes fraction", "data"), xytext=(6, 0), textcoords="offset points", va="center",
+        color=colour, fontsize=size, annotation_clip=False,
+    )  # fmt: skip
 
 
 def distributions(times: Mapping[str, Sequence[float]], what: str) -> Figure:

@@ -88,12 +88,14 @@ class WireWorld(LabClients):
                 raise as_run_error(error) from None
             raise
         except OSError as error:
-            self.check()
-            why = (
-                exhausted(error)
-                or f"no more files can be written to the run directory {self.run_dir}: {error.strerror}"
-            )
-            raise RunError(why) from None
+            raise self._unwritable(error, "files") from None
+
+    def _unwritable(self, error: OSError, what: str) -> RunError:
+        """Return the error of a run directory that takes no more; raises that of a process that ended before."""
+        self.check()
+        return RunError(
+            exhausted(error) or f"no more {what} can be written to the run directory {self.run_dir}: {error.strerror}"
+        )
 
     def _bring_up(self, progress: Progress) -> None:
         began = time.monotonic()
@@ -126,12 +128,7 @@ class WireWorld(LabClients):
         try:
             return self.log.add(event, t)
         except OSError as error:
-            self.check()
-            why = (
-                exhausted(error)
-                or f"no more records can be written to the run directory {self.run_dir}: {error.strerror}"
-            )
-            raise RunError(why) from None
+            raise self._unwritable(error, "records") from None
 
     # --- unexpected ends --------------------------------------------------------------------------------------------
 

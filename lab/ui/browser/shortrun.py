@@ -58,9 +58,7 @@ def frames_of(text: str, begin: float, end: float, step: float) -> dict[str, Any
     worlds.check(loaded)
     seen = ShortRun(begin, end)
     with tempfile.TemporaryDirectory(prefix="mrclab-figure-") as folder:
-        outcome = runner.run_scenario(
-            loaded, Path(folder), lambda *_: None, lambda _: None, report=False, show=seen.show
-        )
+        outcome = runner.run_scenario(loaded, Path(folder), report=False, show=seen.show)
         records = history.load(outcome.directory / "history.jsonl").records
     model, frames = PageModel(loaded.fabric), []
     stream = FrameStream(model, step)

@@ -317,9 +317,7 @@ class Tab:
             world.follow(source)
 
         try:
-            outcome = runner.run_scenario(
-                loaded, self._run_index.results, lambda *_: None, lambda _: None, report=False, show=show
-            )
+            outcome = runner.run_scenario(loaded, self._run_index.results, report=False, show=show)
             digest = str(outcome.info.get("history_sha256", ""))
             self._unwritten, self._ended = outcome, outcome.directory
         except (LabError, TopoError, OSError, MemoryError) as error:

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 
 from mrclab.lab.errors import LabError
 from mrclab.rpc.peers import STOPPED_S, is_stopped
@@ -74,9 +73,7 @@ class PageProcess:
     def __enter__(self) -> "PageProcess":
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _value: BaseException | None, _tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         process, self._process = self._process, None
         if process is None:
             return
