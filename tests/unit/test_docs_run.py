@@ -7,7 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -67,7 +67,7 @@ class Reader:
         if self.session is None:
             self._held = ExitStack()
             world = self._held.enter_context(virtual_world(Fabric(FabricSpec()), mapper=MapperSpec()))
-            mirror = self._held.enter_context(up._mirrored(world, virtual_run_dir()))
+            mirror = self._held.enter_context(closing(up._mirror(world, virtual_run_dir())))
             self.session = self._held.enter_context(LabSession(world, 1e-6, mirror.write).open())
             self._held.enter_context(service.served(self.session, mirror.place))
             registry.run(self.session, "wait 5s")
