@@ -99,7 +99,13 @@ class ControllerCore:
 
     async def misroute(self, switch: str, port: int, to: int = 0) -> Result:
         """Replace the route out of `port` by a wrong one, or remove it with `to` 0; `repair` corrects that."""
-        entry = await self._driver.fleet.misroute(self._ready(switch), port, to)
+        from mrclab.controller.provisioning import intent  # noqa: PLC0415 - few runs have a wrong entry
+
+        model = self._fabric.switch(self._ready(switch))
+        await self._driver.fleet.misroute(model.name, port, to)
+        route = intent.misdirected(model, port, to) if to else intent.usid_route(model.port(port))
+        route_text = intent.describe(self._fabric, model, route)
+        entry = f"{model.name} {'now' if to else 'no longer'} holds {route_text}"
         self._driver.record(RouteMisdirected(switch=switch, port=port, to=to, entry=entry))
         return {"entry": entry}
 
@@ -175,7 +181,7 @@ class ControllerCore:
         unready = driver.fleet.unready()
         views = {name: driver.fleet.view(name) for name in self._fabric.switch_names}
         unresponsive = {name: view.silence for name, view in unready.items() if view.silence}
-        audited = driver.last_audit
+        audited = driver.last_audit()
         return {
             "state": self._state({view.state for view in views.values()}),
             "switches_ready": len(views) - len(unready),

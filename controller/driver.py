@@ -2,11 +2,16 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from mrclab.controller.provisioning.cables import CableStates
 from mrclab.events.event import Event
+from mrclab.events.switches import FabricVerified
 from mrclab.topo.model import Fabric
+
+if TYPE_CHECKING:
+    from mrclab.controller.core import ControllerCore
+    from mrclab.controller.health.mapper import Clustermapper
 
 
 class SwitchState(Enum):
@@ -55,8 +60,8 @@ class SwitchAccess(Protocol):
     def unready(self) -> dict[str, SwitchView]:
         """Switches that are not ready, or do not respond."""
 
-    async def misroute(self, name: str, port: int, to: int) -> str:
-        """Make a switch forward packets for `port` out of `to`, or drop them (0); return a phrase."""
+    async def misroute(self, name: str, port: int, to: int) -> None:
+        """Make a switch forward packets for `port` out of `to`, or drop them (0). The intended entries stay."""
 
     async def traffic(self, name: str) -> int:
         """Packets of QPs that a switch has sent so far."""
@@ -107,32 +112,24 @@ class Driver(Protocol):
     """One world: its switches, cables and hosts, and its time."""
 
     decimals: int  # of durations in seconds
+    fabric: Fabric
+    fleet: SwitchAccess
+    ev_watch: EvCounts  # the EVs that its switches count
+    nodes: HostAccess
+    cable_states: CableStates  # state of verification of every cable
+    core: "ControllerCore"
+    mapper: "Clustermapper | None" = None
+    began: float  # on its clock
+    verified_after: float | None = None  # seconds from the beginning until all was verified for the first time
 
-    @property
-    def fabric(self) -> Fabric:
-        """The fabric."""
+    def note_verified(self) -> None:
+        """Record the first time at which all is verified; Clustermapper begins then."""
+        if self.verified_after is None and self.core.all_right:
+            self.verified_after = round(self.now - self.began, self.decimals)
+            self.record(FabricVerified(seconds=self.verified_after, links=len(self.fabric.links)))
+            if self.mapper is not None:
+                self.mapper.begin()
 
-    @property
-    def fleet(self) -> SwitchAccess:
-        """The switches."""
-
-    @property
-    def ev_watch(self) -> EvCounts:
-        """The EVs that they count."""
-
-    @property
-    def nodes(self) -> HostAccess:
-        """The hosts."""
-
-    @property
-    def cable_states(self) -> CableStates:
-        """State of verification of every cable."""
-
-    @property
-    def verified_after(self) -> float | None:
-        """Seconds from the beginning until all was verified for the first time."""
-
-    @property
     def last_audit(self) -> Audit:
         """The findings of the last audit of all switches."""
 

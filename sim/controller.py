@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mrclab.controller import nodefiles
 from mrclab.controller.core import ControllerCore
-from mrclab.controller.driver import Audit
+from mrclab.controller.driver import Audit, Driver
 from mrclab.controller.health.denylist import Denylist
 from mrclab.controller.metrics import page as metrics
 from mrclab.controller.operations import completed
-from mrclab.controller.provisioning.cables import CableStates
 from mrclab.events.controller import NodesWritten
 from mrclab.events.event import Event
 from mrclab.events.switches import SwitchTotals
@@ -30,7 +29,6 @@ from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.model import Fabric
 
 if TYPE_CHECKING:
-    from mrclab.controller.health.mapper import Clustermapper
     from mrclab.controller.metrics.server import MetricsServer
 
 TELEMETRY_S: Final = 1.0
@@ -96,10 +94,13 @@ class SimHosts:
         return [(port.config.name, port.up) for port in host.nic.ports]
 
 
-class SimController:
+class SimController(Driver):
     """`write(event)` keeps an event; `advance(seconds)` runs the world for an operation that waits."""
 
     decimals = 9
+    fleet: SimFleet
+    nodes: SimHosts
+    began = 0.0
 
     def __init__(
         self,
@@ -115,10 +116,10 @@ class SimController:
         self._write = write
         self._advance = advance
         denylist = Denylist(self.fabric)
-        self.fleet = self.ev_watch = SimFleet(fabric, self.record, self._verified)
+        self.fleet = self.ev_watch = SimFleet(fabric, self.record, self.note_verified)
+        self.cable_states = self.fleet.states
         self._section: MapperSection | None = None
         self._agents = self.fabric.spec.hosts_per_t0
-        self.mapper: Clustermapper | None = None
         if mapper is not None:
             from mrclab.controller.health.mapper import Clustermapper  # noqa: PLC0415 - most runs have none
             from mrclab.controller.health.policy import POLICIES  # noqa: PLC0415
@@ -194,10 +195,6 @@ class SimController:
 
         self._clock.call_at(self._clock.now + step, run)
 
-    def _verified(self) -> None:
-        if self.mapper is not None:
-            self.mapper.begin()
-
     def _sample(self) -> None:
         self.record(SwitchTotals(switches=self.fleet.totals()))
         if self._page is not None:
@@ -205,17 +202,6 @@ class SimController:
 
     # --- as a driver --------------------------------------------------------------------------------------------------
 
-    @property
-    def cable_states(self) -> CableStates:
-        """State of verification of every cable."""
-        return self.fleet.states
-
-    @property
-    def verified_after(self) -> float | None:
-        """Seconds from the beginning until all was verified for the first time."""
-        return self.fleet.verified_at
-
-    @property
     def last_audit(self) -> Audit:
         """The findings of an audit of now, as it costs nothing."""
         return self.fleet.audit()

@@ -13,13 +13,13 @@ from mrclab.controller.errors import SwitchError
 from mrclab.controller.provisioning import counters
 from mrclab.controller.provisioning.cables import CableStates
 from mrclab.events.event import Event
-from mrclab.events.switches import FabricVerified, LinkFailed, SwitchDown, SwitchReady
+from mrclab.events.switches import LinkFailed, SwitchDown, SwitchReady
 from mrclab.sim.clock import ticks
 from mrclab.sim.fabric import SimFabric
 from mrclab.sim.frame import SimFrame, of_bytes
 from mrclab.sim.switches.sharedbuffer import PausablePort
 from mrclab.sim.switches.switch import SimSwitch
-from mrclab.topo.model import Switch
+from mrclab.topo.model import Fabric, Switch
 
 PROVISION_S: Final = 0.2
 """From the start of an empty switch until it holds its entries; times the fabric's `time_scale`."""
@@ -35,20 +35,19 @@ _CPU_CLASS: Final = counters.CLASSES.index("cpu")
 
 
 class SimFleet:
-    """The switches of `fabric`. `record` keeps events, `verified` is called when all cables are for the first time.
+    """The switches of `fabric`. `record` keeps events, `changed` is called when cables were verified.
 
     While `on` is False there is no controller: nothing is written, nothing is received.
     """
 
-    def __init__(self, fabric: SimFabric, record: Callable[[Event], object], verified: Callable[[], None]) -> None:
+    def __init__(self, fabric: SimFabric, record: Callable[[Event], object], changed: Callable[[], None]) -> None:
         self.on = True
         self.model = fabric.model
         self.switches = fabric.switches
         self.states = CableStates(fabric.model, known=True)
-        self.verified_at: float | None = None
         self._clock = fabric.clock
         self._record = record
-        self._on_verified = verified
+        self._on_change = changed
         self._probing = False
         self._fabric = fabric
         self._last_readings: dict[str, counters.Reading] = {}  # by switch, as `totals` saw them
@@ -78,7 +77,7 @@ class SimFleet:
 
     def begin(self) -> None:
         """Count all cables as verified: they were made from the model."""
-        self._note_verified()
+        self._on_change()
 
     def lost(self, name: str) -> None:
         """A switch was killed."""
@@ -150,28 +149,16 @@ class SimFleet:
         if not arrival.right:
             reason = "; ".join(self.states.problems_of(arrival.link))
             self._record(LinkFailed(link=arrival.link, state="wrong", reason=reason))
-        self._note_verified()
-
-    def _note_verified(self) -> None:
-        if self.verified_at is None and self.states.settled and not self.unready():
-            self.verified_at = self._clock.seconds
-            self._record(FabricVerified(seconds=self.verified_at, links=len(self.model.links)))
-            self._on_verified()
+        self._on_change()
 
     # --- entries ------------------------------------------------------------------------------------------------------
 
     def audit(self, only: str | None = None) -> Audit:
         """Compare the routes of all switches, or of one, with the intended ones; frozen switches are not read."""
-        found = []
+        found: list[str] = []
         for switch in self._ready:
-            name, wrong = switch.model.name, switch.wrong_routes()
-            for port in switch.model.ports if wrong and only in {None, name} else ():
-                at = wrong.get(port.usid)
-                route = _route(switch, port.usid, port.number)
-                if at == 0:
-                    found.append(f"{name} usid_fib lacks {route}")
-                elif at is not None:
-                    found.append(f"{name} usid_fib should hold {route}, holds {_route(switch, port.usid, at)}")
+            if switch.wrong_routes() and only in {None, switch.model.name}:
+                found += _wrong_entries(self.model, switch)
         unread = {name: view.not_ready for name, view in self.unready().items() if only in {None, name}}
         return Audit(found, unread)
 
@@ -186,15 +173,10 @@ class SimFleet:
                 done[name] = {"inserted": lacks, "modified": len(wrong) - lacks, "deleted": 0}
         return done
 
-    async def misroute(self, name: str, port: int, to: int) -> str:
-        """Route the traffic of `port` out of `to`, or drop it with 0; return a description."""
-        switch = self.switches[self.model.switch(name).name]
-        usid = switch.model.port(port).usid
-        if not to:
-            switch.route(usid, None)
-            return f"{name} no longer holds {_route(switch, usid, port)}"
-        switch.route(usid, switch.model.port(to).number)
-        return f"{name} now holds {_route(switch, usid, to)}"
+    async def misroute(self, name: str, port: int, to: int) -> None:
+        """Route the traffic of `port` out of `to`, or drop it with 0."""
+        switch = self.switches[name]
+        switch.route(switch.model.port(port).usid, switch.model.port(to).number if to else None)
 
     # --- counters -----------------------------------------------------------------------------------------------------
 
@@ -268,8 +250,17 @@ def _view(switch: SimSwitch) -> SwitchView:
     return SwitchView(SwitchState.READY, STOPPED if switch.frozen else "")
 
 
-def _route(switch: SimSwitch, usid: int, port: int) -> str:
-    return f"uSID {usid:#06x} by port {port} to {switch.model.port(port).peer.node}"
+def _wrong_entries(fabric: Fabric, switch: SimSwitch) -> Iterator[str]:
+    """Yield what is wrong with the routes of a switch, as an audit on the wire says it."""
+    from mrclab.controller.provisioning import intent  # noqa: PLC0415 - few runs have a wrong entry
+    from mrclab.controller.provisioning.reconcile import Change, UpdateKind, sentence  # noqa: PLC0415
+
+    wrong = switch.wrong_routes()
+    for port in switch.model.ports:
+        if (to := wrong.get(port.usid)) is not None:
+            found = intent.misdirected(switch.model, port.number, to) if to else None
+            change = Change(UpdateKind.MODIFY if to else UpdateKind.INSERT, intent.usid_route(port), found)
+            yield sentence(fabric, switch.model, change)
 
 
 def reading(switch: SimSwitch) -> counters.Reading:

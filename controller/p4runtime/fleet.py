@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +17,7 @@ from mrclab.controller.provisioning import counters, intent
 from mrclab.controller.provisioning.counters import CLASSES, DROP_REASONS, Reading
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.provision import Provisioned
-from mrclab.controller.provisioning.reconcile import Change, UpdateKind, changes
+from mrclab.controller.provisioning.reconcile import Change, UpdateKind, changes, sentence
 from mrclab.rpc.peers import STOPPED_S, is_stopped
 from mrclab.topo.model import Fabric, Switch
 from mrclab.topo.numbers import CPU_PORT
@@ -147,7 +146,7 @@ class Fleet:
             results = await self.on_ready(lambda worker: worker.reprovision())
         return {name: done for name, done in results.items() if not done.untouched}
 
-    async def misroute(self, name: str, port: int, to: int) -> str:
+    async def misroute(self, name: str, port: int, to: int) -> None:
         """Inject a fault: route the traffic of `port` out of `to`, or drop it with 0.
 
         The intended entries stay as they are: an audit finds the fault, `repair` corrects it. UnknownName for a
@@ -155,13 +154,10 @@ class Fleet:
         """
         switch = self._fabric.switch(name)
         route = intent.usid_route(switch.port(port))
-        worker = self.workers[name]
-        if not to:
-            await worker.write([Change(UpdateKind.DELETE, route)])
-            return f"{name} no longer holds {intent.describe(self._fabric, switch, route)}"
-        wrong = replace(route, actions=(intent.forward(switch.port(to)),))
-        await worker.write([Change(UpdateKind.MODIFY, wrong)])
-        return f"{name} now holds {intent.describe(self._fabric, switch, wrong)}"
+        change = Change(UpdateKind.DELETE, route)
+        if to:
+            change = Change(UpdateKind.MODIFY, intent.misdirected(switch, port, to))
+        await self.workers[name].write([change])
 
     async def totals(self, timeout: float = COUNTER_TIMEOUT) -> dict[str, dict[str, Any]]:
         """Totals by switch; those that do not respond within `timeout` seconds are left out."""
@@ -191,16 +187,7 @@ class Fleet:
 
     async def _audit(self, worker: Worker) -> list[str]:
         found = await worker.require_session().read_entries()
-        return [self._sentence(worker.switch, change) for change in changes(worker.intended, found)]
-
-    def _sentence(self, switch: Switch, change: Change) -> str:
-        """Say what is wrong where a switch needs a change."""
-        entry = intent.describe(self._fabric, switch, change.entry)
-        if change.found is not None:
-            entry = f"should hold {entry}, holds {intent.describe(self._fabric, switch, change.found)}"
-        else:
-            entry = f"{'lacks' if change.op is UpdateKind.INSERT else 'should not hold'} {entry}"
-        return f"{switch.name} {change.entry.table} {entry}"
+        return [sentence(self._fabric, worker.switch, change) for change in changes(worker.intended, found)]
 
 
 @cache

@@ -6,7 +6,7 @@ routes with ECMP for the RoCEv2 baseline.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv6Address
 
 from mrclab.topo import srv6
@@ -82,6 +82,11 @@ def _source_checks(switch: Switch) -> Iterator[IntendedEntry]:
 def usid_route(port: SwitchPort) -> IntendedEntry:
     """Return the /48 of the neighbour at a port: a T1's uSID, a T0's, or that of a downlink."""
     return IntendedEntry("usid_fib", (("locator_usid", srv6.usid_route(port.usid)),), (forward(port),))
+
+
+def misdirected(switch: Switch, port: int, to: int) -> IntendedEntry:
+    """Return the route of a port's neighbour, wrongly out of port `to`."""
+    return replace(usid_route(switch.port(port)), actions=(forward(switch.port(to)),))
 
 
 def _plain_routes(fabric: Fabric, switch: Switch) -> Iterator[IntendedEntry]:

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from mrclab.controller.provisioning.intent import IntendedEntry
+from mrclab.controller.provisioning.intent import IntendedEntry, describe
+from mrclab.topo.model import Fabric, Switch
 
 MANAGED_TABLES = ("sources", "my_usid", "usid_fib", "ipv6_fib", "trim_policy", "ecn_policy")
 """Tables whose whole contents are the controller's: entries it does not intend are deleted."""
@@ -51,6 +52,16 @@ def changes(intended: Iterable[IntendedEntry], found: Iterable[IntendedEntry]) -
     strays = (entry for key, entry in have.items() if key not in want and entry.table in MANAGED_TABLES)
     result.extend(Change(UpdateKind.DELETE, entry) for entry in strays)
     return tuple(result)
+
+
+def sentence(fabric: Fabric, switch: Switch, change: Change) -> str:
+    """Return what is wrong with the entries of a switch that needs a change."""
+    entry = describe(fabric, switch, change.entry)
+    if change.found is not None:
+        entry = f"should hold {entry}, holds {describe(fabric, switch, change.found)}"
+    else:
+        entry = f"{'lacks' if change.op is UpdateKind.INSERT else 'should not hold'} {entry}"
+    return f"{switch.name} {change.entry.table} {entry}"
 
 
 def same(one: IntendedEntry, other: IntendedEntry) -> bool:

@@ -9,21 +9,20 @@ from typing import Any
 
 from mrclab.controller import nodefiles
 from mrclab.controller.core import ControllerCore
-from mrclab.controller.driver import Audit, SwitchState
+from mrclab.controller.driver import Audit, Driver, SwitchState
 from mrclab.controller.health.mapper import Clustermapper
 from mrclab.controller.health.policy import Policy
 from mrclab.controller.history import ControllerHistory
 from mrclab.controller.metrics import page as metrics
 from mrclab.controller.p4runtime.fleet import Fleet
 from mrclab.controller.p4runtime.worker import Worker
-from mrclab.controller.provisioning.cables import CableStates
 from mrclab.controller.provisioning.evwatch import EvWatch
 from mrclab.controller.provisioning.prober import CableProber
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.wire.nodes import NodeConfigKeeper
 from mrclab.events.controller import ControllerHeartbeat
 from mrclab.events.event import Event
-from mrclab.events.switches import EntriesRight, EntriesWrong, FabricVerified, SwitchTotals
+from mrclab.events.switches import EntriesRight, EntriesWrong, SwitchTotals
 from mrclab.topo.config.transport import DEFAULT_TRANSPORT, TransportSpec
 from mrclab.topo.model import Fabric
 from mrclab.topo.process.beat import Beat
@@ -31,10 +30,12 @@ from mrclab.topo.process.beat import Beat
 _LOOK_S = 0.25  # seconds between two checks whether a process is stopped
 
 
-class Controller:
+class Controller(Driver):
     """Runs one controller over `fabric` in the run directory `run_dir`. `run` never returns; cancel it to stop."""
 
     decimals = 3
+    fleet: Fleet
+    nodes: NodeConfigKeeper
 
     def __init__(
         self,
@@ -54,18 +55,17 @@ class Controller:
         self.fleet = Fleet(fabric, run_dir, program, history, election_id, self._packet_in, self._worker_changed)
         self.ev_watch = EvWatch(self.fleet, program)
         self.cables = CableProber(fabric, self.fleet, history, self._notify)
+        self.cable_states = self.cables.states
         mapper = nodefiles.mapper(fabric, mapper_cycle)
         self.nodes = NodeConfigKeeper(fabric, run_dir, history, self._agent_event, mapper, transport)
-        self.mapper: Clustermapper | None = None
         if mapper_cycle:
             denials = self.nodes.denylist
             self.mapper = Clustermapper(fabric, lambda: denials.denials, history.record, mapper_cycle, policy)
         self.core = ControllerCore(self, self.nodes.denylist, self.mapper, sender_chooses=transport.kind == "mrc")
         self._telemetry = telemetry
         self._audit_interval = audit
-        self.last_audit = Audit([], {})
-        self._started = time.monotonic()
-        self._verified_at: float | None = None
+        self._last_audit = Audit([], {})
+        self.began = time.monotonic()
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
@@ -103,16 +103,6 @@ class Controller:
     # --- as a driver --------------------------------------------------------------------------------------------------
 
     @property
-    def cable_states(self) -> CableStates:
-        """State of verification of every cable."""
-        return self.cables.states
-
-    @property
-    def verified_after(self) -> float | None:
-        """Seconds from the beginning until all was verified for the first time."""
-        return None if self._verified_at is None else round(self._verified_at - self._started, self.decimals)
-
-    @property
     def now(self) -> float:
         """Seconds of the machine's clock that never goes back."""
         return time.monotonic()
@@ -146,10 +136,14 @@ class Controller:
         found = await self.fleet.audit(only)
         if only is not None:
             return found
-        if found.wrong != self.last_audit.wrong:
+        if found.wrong != self._last_audit.wrong:
             self.history.record((EntriesWrong if found.wrong else EntriesRight)(entries=found.wrong))
-        self.last_audit = found
+        self._last_audit = found
         return found
+
+    def last_audit(self) -> Audit:
+        """Return the findings of the last audit of all switches."""
+        return self._last_audit
 
     async def repair(self, only: str | None) -> dict[str, dict[str, int]]:
         """Correct the entries that an audit finds wrong, on all ready switches or one; numbers of entries by switch."""
@@ -176,17 +170,9 @@ class Controller:
 
     def _notify(self) -> None:
         """Update the state of verification, and wake waiting calls."""
-        self._note_verified()
+        self.note_verified()
         self._changed.set()
         self._changed = asyncio.Event()
-
-    def _note_verified(self) -> None:
-        if self._verified_at is None and self.core.all_right:
-            self._verified_at = time.monotonic()
-            seconds = round(self._verified_at - self._started, self.decimals)
-            self.history.record(FabricVerified(seconds=seconds, links=len(self.fabric.links)))
-            if self.mapper is not None:
-                self.mapper.begin()
 
     async def _audit_loop(self) -> None:
         """Find entries that another client has changed, without repairing them: that is the operator's decision."""
@@ -212,7 +198,7 @@ class Controller:
             await asyncio.sleep(due - time.monotonic())
             if totals := await self.fleet.totals(self._telemetry / 2):
                 self.history.record(SwitchTotals(switches=totals))
-            self._note_verified()  # a switch that resumes after a stop does not change state
+            self.note_verified()  # a switch that resumes after a stop does not change state
 
 
 BEAT_S = 0.02  # seconds between two wake-ups of the loop

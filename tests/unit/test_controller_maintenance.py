@@ -101,7 +101,7 @@ def test_a_fabric_is_verified_once_the_last_stopped_switch_goes_on(tmp_path: Pat
         history = ControllerHistory(tmp_path / "history.jsonl")
         program = PipelineConfig(BUILD / "mrc.p4info.txtpb", BUILD / "mrc.json")
         controller = Controller(FABRIC, tmp_path, program, history, 100, telemetry=0.001)
-        controller.cables.states = CableStates(FABRIC, known=True)
+        controller.cable_states = CableStates(FABRIC, known=True)
         for worker in controller.fleet.workers.values():
             worker.state = SwitchState.READY
         controller.fleet.workers[T1].silent = True

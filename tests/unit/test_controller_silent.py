@@ -49,7 +49,7 @@ def with_controller(directory: Path, error: SwitchError | None, pid: int | None,
         for name, worker in controller.fleet.workers.items():
             worker.state, worker.pid = SwitchState.READY, pid if name == SILENT else None
             worker.session = Session(worker, error if name == SILENT else None)  # type: ignore[assignment]
-        controller.cables.states = CableStates(FABRIC, known=True)
+        controller.cable_states = CableStates(FABRIC, known=True)
         api = by_name(controller.core, waits=True)
         await body(SimpleNamespace(**api))
 

@@ -111,9 +111,17 @@ def test_a_dead_cable_and_swapped_ones_are_found_and_found_healed(tmp_path):
 
 def test_a_wrong_entry_is_audited_and_repaired(tmp_path):
     made = world(tmp_path)
-    made.call("controller", "misroute", switch="t0-p1-1", port=3, to=4)
-    made.call("controller", "misroute", switch="t0-p1-1", port=1)
-    assert len(made.call("controller", "audit")["entries"]) == 2
+    given = made.call("controller", "misroute", switch="t0-p1-1", port=3, to=4)
+    assert given == {"entry": "t0-p1-1 now holds fcbb:bb00:1101::/48 by port 4 to t1-p1-2"}
+    given = made.call("controller", "misroute", switch="t0-p1-1", port=1)
+    assert given == {"entry": "t0-p1-1 no longer holds fcbb:bb00:3101::/48 by port 1 to h1"}
+    assert made.call("controller", "audit")["entries"] == [
+        "t0-p1-1 usid_fib lacks fcbb:bb00:3101::/48 by port 1 to h1",
+        (
+            "t0-p1-1 usid_fib should hold fcbb:bb00:1101::/48 by port 3 to t1-p1-1, holds fcbb:bb00:1101::/48 by port 4"
+            " to t1-p1-2"
+        ),
+    ]
     assert not made.call("controller", "verify", timeout=1.0)["verified"]
     done = made.call("controller", "repair", switch="t0-p1-1")
     assert done["switches"] == {"t0-p1-1": {"inserted": 1, "modified": 1, "deleted": 0}}
