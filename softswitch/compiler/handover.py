@@ -180,7 +180,7 @@ class Handover:
                 info.fields.update((field.name, DIRTY) for field in live)
                 continue
             varbit = header.type.varbit is not None
-            fields: dict[str, Place] = {field.name: DIRTY for field in header.type.fields}
+            fields: dict[str, Place] = {field.name: DIRTY for field in live}
             state.headers[name] = HeaderState(None, None, None if varbit else 0, fields)
         state.next = dict.fromkeys(state.next)
         state.position = None

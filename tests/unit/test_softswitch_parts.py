@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from mrclab.bench.switch.measure import program_seconds
+from mrclab.softswitch import pipeline
 from mrclab.softswitch.clock import SwitchClock
+from mrclab.softswitch.compiler import handover
 from mrclab.softswitch.objects import hashing
 from mrclab.softswitch.objects.match import matcher
 from mrclab.softswitch.objects.meters import GREEN, RED, YELLOW, RuntimeMeter
@@ -131,3 +134,11 @@ def test_cache_that_others_may_write_to_is_not_used(tmp_path, monkeypatch):
     assert cache.load("name") is not None
     (tmp_path / "softswitch").chmod(0o777)
     assert cache.load("name") is None
+
+
+def test_queue_states_beyond_the_limit_of_layouts_share_one(monkeypatch):
+    monkeypatch.setattr(handover, "MAX_LAYOUTS", 0)
+    monkeypatch.setattr(pipeline, "_latest", {})
+    monkeypatch.setattr(cache, "load", lambda _name: None)
+    monkeypatch.setattr(cache, "store", lambda *_: None)
+    assert program_seconds(128, 2) > 0  # it checks that both frames are forwarded
