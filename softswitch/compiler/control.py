@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mrclab.softswitch.compiler.analysis import liveness
-from mrclab.softswitch.compiler.analysis.graph import Graph, graph_of
-from mrclab.softswitch.compiler.analysis.state import SymbolicState
+from mrclab.softswitch.compiler.analysis.graph import Joins
 from mrclab.softswitch.compiler.block import Ex, bits, constant
 from mrclab.softswitch.compiler.expressions.calculations import Calculations
 from mrclab.softswitch.compiler.expressions.operators import arithmetic
@@ -35,37 +34,30 @@ class ControlEmitter:
     Paths that differ at the end of a pipeline (one rewrites the destination, another drops the packet) are kept
     separate: each then runs only the code that it needs.
 
-    `graphs`: by pipeline, shared by all emitters of one program. `live_behind`: fields read behind the pipeline.
-    `join`: the node at which the paths behind a branch come together again.
+    `joins`: by pipeline, None for one with a loop.
     """
 
     def __init__(
-        self,
-        at: BranchScope,
-        primitives: Primitives,
-        calculations: Calculations,
-        graphs: dict[str, Graph],
-        live_behind: Callable[[str, str], bool],
+        self, at: BranchScope, primitives: Primitives, calculations: Calculations, joins: dict[str, Joins | None]
     ) -> None:
         self.at, self.primitives, self.calculations = at, primitives, calculations
         self.program = at.program
-        self.graphs, self.live_behind = graphs, live_behind
+        self.joins = joins
         self._numbers: dict[str, int] | None = None
         """Numbers of the nodes, within a loop over them."""
 
     def pipeline(self, name: str, at_end: Body) -> None:
         """Emit a pipeline; `at_end` emits the code behind it, once for each path that ends there."""
         pipeline = self.program.pipelines[name]
-        if name not in self.graphs:
-            self.graphs[name] = graph_of(self.program, pipeline)
-        self._graph = self.graphs[name]
+        self._nodes, joins = pipeline.nodes, self.joins[name]
+        self._joins = joins or {}
         self._budget = NODE_BUDGET + NODE_LIMIT * len(pipeline.nodes)
         self._may_exit = liveness.uses(self.program, "exit")
         self.at.exited = []
         outer = self.at.block
-        ends = self._loop(pipeline.first) if self._graph.loops else self._walk(pipeline.first, None)
+        ends = self._loop(pipeline.first) if joins is None else self._walk(pipeline.first, None)
         if len(ends) > MAX_ENDS:
-            ends = [(outer, self._merge(ends, None))]
+            ends = [(outer, self.at.merge(ends))]
         for block, state in ends:
             self.at.block, self.at.state = block, state
             at_end()
@@ -89,7 +81,7 @@ class ControlEmitter:
             self._budget -= 1
             if self._budget < 0:
                 raise PipelineError(f"control flow around {name} is too entangled to be compiled")
-            node, join = self._graph.nodes[name], self._graph.joins[name]
+            node, join = self._nodes[name], self._joins[name]
             if isinstance(node, p4.ActionCallNode):
                 self._action(node.action_id, ())
                 name = node.next_node
@@ -98,14 +90,14 @@ class ControlEmitter:
             ends = self._conditional(node, join) if isinstance(node, p4.Conditional) else self._table(node, join)
             if join == stop:
                 return ends
-            self.at.block, self.at.state, name = outer, self._merge(ends, join), join
+            self.at.block, self.at.state, name = outer, self.at.merge(ends), join
         return [] if self.at.state.dead else [(self.at.block, self.at.state)]
 
     def _loop(self, first: str | None) -> list[End]:
         """Emit a pipeline with a cycle: a loop over all nodes."""
         if first is None:
             return [(self.at.block, self.at.state)]
-        self._numbers = {name: number for number, name in enumerate(self._graph.nodes)}
+        self._numbers = {name: number for number, name in enumerate(self._nodes)}
 
         def part(node: p4.Node) -> Body:
             def body() -> None:
@@ -119,7 +111,7 @@ class ControlEmitter:
 
             return body
 
-        self.at.dispatch([part(node) for node in self._graph.nodes.values()], self._numbers[first])
+        self.at.dispatch([part(node) for node in self._nodes.values()], self._numbers[first])
         self._numbers = None
         return [] if self.at.state.dead else [(self.at.block, self.at.state)]
 
@@ -132,17 +124,6 @@ class ControlEmitter:
             self.at.leave()
         else:
             self.at.go(self._numbers[name])
-
-    def _merge(self, ends: list[End], join: str | None) -> SymbolicState:
-        """Merge the ends of branches that come together at a node."""
-        live, self.at.live = self.at.live, self._live_from(join)
-        state = self.at.merge(ends)
-        self.at.live = live
-        return state
-
-    def _live_from(self, join: str | None) -> Callable[[str, str], bool]:
-        reads, base = self._graph.reads.get(join, frozenset()), self.live_behind
-        return lambda header, name: base(header, name) or (header, name) in reads
 
     def _arms(self, arms: list[tuple[str | None, Callable[[], list[End]]]]) -> list[End]:
         """Emit if/elif/else whose bodies return their ends; return all of them."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from mrclab.softswitch.compiler import vocabulary
 from mrclab.softswitch.compiler.analysis import liveness
-from mrclab.softswitch.compiler.analysis.graph import Graph
+from mrclab.softswitch.compiler.analysis.graph import joins
 from mrclab.softswitch.compiler.analysis.state import DIRTY, FLAGS, Known, Names, SymbolicState, initial
 from mrclab.softswitch.compiler.block import Block, Ex, Indented, bits, constant
 from mrclab.softswitch.compiler.control import ControlEmitter
@@ -64,8 +64,7 @@ class Generator:
         self.names = Names()
         self.ingress_reads = liveness.ingress_reads(program)
         self.egress_reads = liveness.egress_reads(program)
-        self.graphs: dict[str, Graph] = {}
-        self.tail_reads = liveness.tail_reads(program)
+        self.joins = {name: joins(pipeline) for name, pipeline in program.pipelines.items()}
         self.deparsed = set(program.deparser)
         self.handover = Handover(program, self.names, self._live_in_egress, self.egress_reads)
         self.again = liveness.uses(program, "resubmit", "recirculate")
@@ -100,27 +99,22 @@ class Generator:
     def _live_in_ingress(self, header: str, name: str) -> bool:
         return self._live_in_egress(header, name) or (header, name) in self.ingress_reads
 
-    def _live_behind_ingress(self, header: str, name: str) -> bool:
-        return self._live_in_egress(header, name) or (header, name) in self.tail_reads
-
     def _parts(self, state: SymbolicState, block: Block, live: Callable[[str, str], bool]) -> Parts:
         """Return the emitters of code into a block from a state on; `live` returns the fields needed later."""
         at = BranchScope(self.program, self.names, state, block)
         at.live = live
-        in_egress = live == self._live_in_egress
-        reads = self.egress_reads if in_egress else self.egress_reads | self.ingress_reads
+        reads = self.egress_reads if live == self._live_in_egress else self.egress_reads | self.ingress_reads
         at.is_read = lambda header, name: (header, name) in reads
         length = self.program.standard("standard_metadata", "packet_length")
         headers = HeaderOps(at, length is not None and (length.header, length.name) in self.egress_reads)
         calculations = Calculations(at)
         primitives = Primitives(at, headers, calculations, self.drop_port)
-        behind = self._live_in_egress if in_egress else self._live_behind_ingress
         return Parts(
             at,
             headers,
             calculations,
             ParserEmitter(at, headers, primitives),
-            ControlEmitter(at, primitives, calculations, self.graphs, behind),
+            ControlEmitter(at, primitives, calculations, self.joins),
             Deparser(at, headers, primitives, calculations),
         )
 

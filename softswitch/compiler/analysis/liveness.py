@@ -138,14 +138,6 @@ def ingress_reads(program: p4.Program) -> set[tuple[str, str]]:
     return reads.fields
 
 
-def tail_reads(program: p4.Program) -> set[tuple[str, str]]:
-    """Return the fields read between ingress and the queue."""
-    reads = Reads(program)
-    reads.lists()
-    reads.standard(*INGRESS_TARGETS)
-    return reads.fields
-
-
 def egress_reads(program: p4.Program) -> set[tuple[str, str]]:
     """Return the fields read from the start of egress to the end of the deparser."""
     reads = Reads(program)

@@ -59,11 +59,6 @@ class HeaderState:
         """Return the place of a field."""
         return self.fields.get(name, UNREAD)
 
-    @property
-    def blank(self) -> bool:
-        """True if the header never was valid and nothing was written to it."""
-        return self.valid is False and self.offset == -1 and not self.fields
-
     def copy(self) -> HeaderState:
         """Return an independent copy."""
         return HeaderState(self.valid, self.offset, self.length, dict(self.fields))
@@ -80,13 +75,12 @@ class SymbolicState:
     next: dict[str, int | None]
     position: int | None = 0
     dead: bool = False
-    removable: frozenset[str] = frozenset()  # headers that may become invalid again after they were valid
     own: set[str] = field(default_factory=set, compare=False, repr=False)  # headers whose state is no other copy's
 
     def copy(self) -> SymbolicState:
         """Return an independent copy."""
         self.own.clear()
-        return SymbolicState(dict(self.headers), dict(self.next), self.position, self.dead, self.removable)
+        return SymbolicState(dict(self.headers), dict(self.next), self.position, self.dead)
 
     def edit(self, name: str) -> HeaderState:
         """Return a header's state for changing."""
@@ -145,19 +139,7 @@ def initial(program: p4.Program, extra: Iterable[str] = ()) -> SymbolicState:
         else:
             headers[header.name] = HeaderState()
     headers[FLAGS] = HeaderState(True, -1, 0, {name: Known(UNCUT if name == "truncate" else 0) for name in extra})
-    return SymbolicState(headers, dict.fromkeys(program.stacks, 0), removable=removable_headers(program))
-
-
-def removable_headers(program: p4.Program) -> frozenset[str]:
-    """Return the headers that primitives can make invalid after they were valid."""
-    names: set[str] = set()
-    for call in program.primitives():
-        if call.op in {"remove_header", "assign_header", "copy_header", "push", "pop", "assign_union"} or (
-            call.op.startswith("assign_") and call.op.endswith("_stack")
-        ):
-            names.update(program.mentioned(call.args[0]))
-    names.update(header.name for header in program.headers.values() if header.union is not None)
-    return frozenset(names)
+    return SymbolicState(headers, dict.fromkeys(program.stacks, 0))
 
 
 FLAGS = "$"
@@ -182,7 +164,7 @@ def _join_into(result: SymbolicState, other: SymbolicState) -> None:
     for name, mine in result.headers.items():
         theirs = other.headers[name]
         if mine is not theirs and mine != theirs:
-            result.headers[name] = _join_header(mine, theirs, name in result.removable)
+            result.headers[name] = _join_header(mine, theirs)
             result.own.add(name)
     for stack, position in result.next.items():
         if other.next[stack] != position:
@@ -191,33 +173,15 @@ def _join_into(result: SymbolicState, other: SymbolicState) -> None:
         result.position = None
 
 
-def _join_header(a: HeaderState, b: HeaderState, removable: bool) -> HeaderState:
-    valid = a.valid if a.valid == b.valid else None
-    if not removable:  # invalid then means that it never was valid: its validity alone implies that its fields are 0
-        if a.blank:
-            return _or_blank(b, valid)
-        if b.blank:
-            return _or_blank(a, valid)
+def _join_header(a: HeaderState, b: HeaderState) -> HeaderState:
     names = a.fields.keys() | b.fields.keys()
     fields = {name: _join_place(a.place(name), b.place(name)) for name in sorted(names)}
     return HeaderState(
-        valid,
+        a.valid if a.valid == b.valid else None,
         a.offset if a.offset == b.offset else None,
         a.length if a.length == b.length else None,
         {name: place for name, place in fields.items() if place != UNREAD},
     )
-
-
-def _or_blank(info: HeaderState, valid: bool | None) -> HeaderState:
-    """Return the join of a header with one that was never valid, whose fields are all 0."""
-    fields: dict[str, Place] = {}
-    for name, place in info.fields.items():
-        if isinstance(place, Known) and place.value:
-            if place.dirty:
-                fields[name] = DIRTY
-        else:
-            fields[name] = place
-    return HeaderState(valid, info.offset, info.length, fields)
 
 
 def _join_place(a: Place, b: Place) -> Place:

@@ -117,7 +117,7 @@ class Scope:
         name = self.names.field(ref.header, ref.name)
         if isinstance(place, Local):
             return self._typed(name, field)
-        if info.offset == -1 or (info.valid is False and ref.header not in self.state.removable):
+        if info.offset == -1:
             return constant(0)
         self.line(f"{name} = {self._load_code(self.state, ref.header, ref.name)}")
         self.state.edit(ref.header).fields[ref.name] = CLEAN
@@ -143,7 +143,7 @@ class Scope:
             return repr(place.value)
         name = self.names.field(ref.header, ref.name)
         if not isinstance(place, Local):
-            if info.offset == -1 or (info.valid is False and ref.header not in self.state.removable):
+            if info.offset == -1:
                 return "b''"
             self.line(f"{name} = {self._load_code(self.state, ref.header, ref.name)}")
             self.state.edit(ref.header).fields[ref.name] = CLEAN
@@ -154,8 +154,6 @@ class Scope:
         kind = self.program.headers[header].type
         field = kind.field(name)
         info = state.headers[header]
-        if info.valid is False and header not in state.removable:
-            return "b''" if field.varbit else "0"
         varbit = kind.varbit
         if field.varbit:
             start = self.offset_code(header, field.offset // 8, after_varbit=False, state=state)
@@ -172,9 +170,7 @@ class Scope:
             if field.signed:
                 half = 1 << (field.width - 1)
                 code = f"(({code}) ^ {half:#x}) - {half:#x}"
-        if header in state.removable:
-            return code if info.offset is not None else f"({code}) if {self.names.offset(header)} >= 0 else {zero}"
-        return code if info.valid is not None else f"({code}) if {self.names.valid(header)} else {zero}"
+        return code if info.offset is not None else f"({code}) if {self.names.offset(header)} >= 0 else {zero}"
 
     @staticmethod
     def extract(at: Callable[[int], str], first: int, last: int, shift: int, width: int) -> str:
