@@ -18,6 +18,7 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
 from typing import Any, Final, Protocol
 
 from mrclab.hosts.collectives.lane import CREDIT, HEADER, RECEIVE, Lane, Outgoing
@@ -366,23 +367,19 @@ class Mesh:
 
     def _on_thread(self, work: Callable[[], Any]) -> Any:
         """The result of something that the mesh's thread does."""
-        done = threading.Event()
-        found: list[Any] = [None, None]
+        done: Future[Any] = Future()
 
         def run() -> None:
             try:
-                found[0] = work()
+                done.set_result(work())
             except BaseException as error:
-                found[1] = error
-            done.set()
+                done.set_exception(error)
 
         self._command(run)
-        while not done.wait(1.0):
+        while not wait([done], 1.0).done:
             if not self._thread.is_alive():
                 raise self._error(self._broken or "the mesh is closed", None)
-        if found[1] is not None:
-            raise found[1]
-        return found[0]
+        return done.result()
 
     def _serve(self) -> None:
         poll = select.poll()

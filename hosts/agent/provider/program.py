@@ -233,8 +233,10 @@ class ProgramContext:
 
     def _destroy_channel(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
         channel = self._channels.find(numbers[0])
-        if channel.users:
-            raise VerbsError("EBUSY", f"completion channel {numbers[0]} serves {channel.users} queues")
+        queues: list[SharedQueue | EvQueue] = [*self._cqs.values(), *self._ev_cqs.values()]
+        users = sum(queue.channel is channel for queue in queues)
+        if users:
+            raise VerbsError("EBUSY", f"completion channel {numbers[0]} serves {users} queues")
         del self._channels[numbers[0]]
         channel.close()
         return _EMPTY
@@ -247,19 +249,15 @@ class ProgramContext:
         queue = self._verbs.add_cq(lambda number: SharedQueue(number, entries, descriptor, channel, self.qps))
         queue.handle = handle
         self._cqs[handle] = queue
-        if channel is not None:
-            channel.users += 1
         return [handle], b""
 
     def _destroy_cq(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
         queue = self._cqs.find(numbers[0])
-        if queue.owners:
+        if any(queue in qp.queues for qp in self.qps.values()):
             raise VerbsError("EBUSY", f"completion queue {numbers[0]} serves QPs; destroy them first")
         self._verbs.destroy_cq(queue.number)
         del self._cqs[numbers[0]]
         queue.close()
-        if queue.channel is not None:
-            queue.channel.users -= 1
         return _EMPTY
 
     # --- queue pairs --------------------------------------------------------------------------------------------------
@@ -317,8 +315,6 @@ class ProgramContext:
         handle = next(self._handles)
         self._ev_cqs[handle] = EvQueue(handle, numbers[0], channel)
         control.queues.append(self._ev_cqs[handle])
-        if channel is not None:
-            channel.users += 1
         return [handle], b""
 
     def _ctl_poll_ev(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
@@ -329,9 +325,6 @@ class ProgramContext:
         return _EMPTY
 
     def _ctl_destroy_ev_cq(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
-        queue = self._ev_cqs.find(numbers[0])
-        required(self._control).queues.remove(queue)
+        required(self._control).queues.remove(self._ev_cqs.find(numbers[0]))
         del self._ev_cqs[numbers[0]]
-        if queue.channel is not None:
-            queue.channel.users -= 1
         return _EMPTY

@@ -97,7 +97,8 @@ class ProgramQp:
         self._endpoint, self._control, self.rings = endpoint, control, rings
         self._verbs: Verbs[Any] = endpoint.verbs
         self.number = endpoint.verbs.reserve_qpn()
-        self.pd, self._send, self._recv = pd, send, recv
+        self.pd, self.queues = pd, (send, recv)
+        self._send, self._recv = send, recv
         self._signal_all, self._loop = signal_all, loop
         self.state = IbvQpState.RESET
         self.made = False  # the transport has a QP with this number
@@ -107,8 +108,6 @@ class ProgramQp:
         self._destroyed = False
         self._set: dict[str, int] = {}
         self._peer = b""
-        send.owners += 1
-        recv.owners += 1
         self._enter(IbvQpState.RESET)
 
     # --- states -------------------------------------------------------------------------------------------------------
@@ -282,8 +281,6 @@ class ProgramQp:
     def destroy(self) -> None:
         """Destroy the QP with everything outstanding."""
         self._destroy_qp()
-        self._send.owners -= 1
-        self._recv.owners -= 1
         self._destroyed = True
         self.rings.close()
 

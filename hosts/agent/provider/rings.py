@@ -57,7 +57,6 @@ class Channel:
     def __init__(self, descriptor: int) -> None:
         os.set_blocking(descriptor, False)
         self.descriptor = descriptor
-        self.users = 0
 
     def notify(self, handle: int) -> None:
         """Notify the program of a queue. If it never reads its channel, only the notification is lost."""
@@ -83,7 +82,6 @@ class SharedQueue(CompletionQueue):
         self._mask = entries - 1
         self._tail = 0
         self._qps = qps
-        self.owners = 0  # QPs of the program, connected or not
 
     def push(self, completion: WorkCompletion) -> bool:
         """Add an entry unless the request was unsignalled and successful; return False if the ring is full."""

@@ -326,13 +326,14 @@ class Running:
             self._record_flow(state, answers, sent, received, ended)
         errors = [error] if error else list(dict.fromkeys(one.error for one in self._flows.values() if one.error))
         expected, actual = self._reduced()
+        rounds = self._whole_iterations()
         self._record_end(
             errors,
             bytes=sum(self._bytes(state, answers) for state in self._flows.values()),
             sent_sha256=_joined([*digests[0], *expected]),
             received_sha256=_joined([*digests[1], *actual]),
-            iterations=self._durations(),
-            iteration_ends=[round(end, 9) for _, end in self._whole_iterations()],
+            iterations=[round(end - begin, 9) for begin, end in rounds],
+            iteration_ends=[round(end, 9) for _, end in rounds],
         )
 
     def _record_end(self, errors: Sequence[str], **fields: Any) -> None:
@@ -390,11 +391,8 @@ class Running:
         """Acknowledged in whole messages."""
         return int(answers[state.flow.source].get(state.flow.name, {}).get("bytes", 0))
 
-    def _durations(self) -> list[float]:
-        """Return the duration of every iteration that all hosts ended: from its first begin to its last end."""
-        return [round(end - begin, 9) for begin, end in self._whole_iterations()]
-
     def _whole_iterations(self) -> list[tuple[float, float]]:
+        """Return the first begin and the last end of every iteration that all hosts ended."""
         return [
             (min(begin for begin, _, _ in parts.values()), max(end for _, end, _ in parts.values()))
             for _, parts in sorted(self._iterations.items())
