@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from mrclab.experiments.runs.store import Row
-from mrclab.experiments.training.sizes import STEPS
+from mrclab.experiments.training.sizes import TrainingRun
 from mrclab.lab.measure.intervals import summary
 
 GPUS = 100_000
@@ -45,33 +44,17 @@ class FaultCost:
         return self.mean * 1e-3 * GPUS / 3600
 
 
-def completed(row: Row) -> bool:
-    """Return True if the job of a run did all its steps."""
-    verdicts = row["verdicts"]
-    return not row["error"] and bool(verdicts.get("integrity", {}).get("ok"))
-
-
-def seconds(row: Row) -> float:
-    """Return the time of all steps of a run."""
-    return float(row["verdicts"]["step_time (average)"]["value"]) * int(row["values"].get("traffic.job.steps", STEPS))
-
-
-def step(rows: Sequence[Row], transport: str) -> float | None:
+def step(runs: Sequence[TrainingRun], transport: str) -> float | None:
     """Return a step's usual milliseconds without a fault, the mean over the seeds; None where there is no run."""
-    found = [
-        float(row["verdicts"]["step_time (usual)"]["value"])
-        for row in rows
-        if row["variant"] == f"{transport}-{CALM}" and completed(row)
-    ]
+    found = [run.usual for run in runs if run.variant == f"{transport}-{CALM}" and run.completed and run.usual]
     return 1e3 * fmean(found) if found else None
 
 
-def cost(rows: Sequence[Row], transport: str, fault: str) -> FaultCost | None:
+def cost(runs: Sequence[TrainingRun], transport: str, fault: str) -> FaultCost | None:
     """Return the cost of a fault under a transport; None without a pair of runs of one seed."""
-    calm = {row["seed"]: row for row in rows if row["variant"] == f"{transport}-{CALM}" and completed(row)}
-    began = {row["seed"]: row for row in rows if row["variant"] == f"{transport}-{fault}"}
-    common = [seed for seed in began if seed in calm]
-    if not common:
+    calm = {run.seed: run.seconds for run in runs if run.variant == f"{transport}-{CALM}" and run.completed}
+    pairs = [(run, calm[run.seed]) for run in runs if run.variant == f"{transport}-{fault}" and run.seed in calm]
+    if not pairs:
         return None
-    lost = [1e3 * (seconds(began[seed]) - seconds(calm[seed])) for seed in common if completed(began[seed])]
-    return FaultCost(tuple(lost), len(common) - len(lost))
+    lost = [1e3 * (run.seconds - without) for run, without in pairs if run.completed]
+    return FaultCost(tuple(lost), len(pairs) - len(lost))

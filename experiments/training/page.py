@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mrclab.experiments.runs.store import Row, grouped
+from mrclab.experiments.runs.store import grouped
 from mrclab.experiments.training import costs
 from mrclab.experiments.training.costs import FLAPS_PER_DAY, GPUS, FaultCost
-from mrclab.experiments.training.sizes import FEW_EVS, SIZES, JobSize, transport_of
+from mrclab.experiments.training.sizes import FEW_EVS, SIZES, JobSize, TrainingRun
 from mrclab.lab.measure.intervals import with_half
 from mrclab.lab.report import template
 from mrclab.lab.report.grid import markdown
@@ -46,7 +46,7 @@ MIN_SEEDS = 5
 """A figure of fewer seeds states their number."""
 
 
-def write(path: Path, rows: Mapping[int, Sequence[Row]]) -> None:
+def write(path: Path, rows: Mapping[int, Sequence[TrainingRun]]) -> None:
     """Write the page of these rows, by NICs, and its picture into the same folder."""
     sizes = [size for size in SIZES if _measured(rows.get(size.nics, ()))]
     repeated = [size for size in sizes if any(cost.seeds > 1 for cost in costs_of(rows[size.nics]).values())]
@@ -60,14 +60,14 @@ def write(path: Path, rows: Mapping[int, Sequence[Row]]) -> None:
         "day_same_jitter": _same_jitter(rows[best.nics]) if best else [],
         "flaps": FLAPS_PER_DAY,
         "gpus": GPUS,
-        "runs": [(size.nics, grouped(rows.get(size.nics, ()), lambda row: row["sources"])) for size in SIZES],
+        "runs": [(size.nics, grouped(rows.get(size.nics, ()), lambda run: run.sources)) for size in SIZES],
         "counts": _counts(rows),
     }
     text = template.fill(Path(__file__).with_name("training.md.j2"), context)
     path.write_text(text + "\n", encoding="utf-8")
 
 
-def _summary(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> str:
+def _summary(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[TrainingRun]]) -> str:
     """The page's conclusion: cost of a flap and of a dead T0 for each job."""
     lines = []
     for size in sizes:
@@ -78,15 +78,15 @@ def _summary(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> str
     return markdown(["", "job", *(TRANSPORTS[name] for name in _COMPARED)], lines) if lines else ""
 
 
-def _measured(rows: Sequence[Row]) -> list[str]:
+def _measured(rows: Sequence[TrainingRun]) -> list[str]:
     """Return the transports with a run without a fault, which every cost is compared with."""
     return [name for name in TRANSPORTS if costs.step(rows, name) is not None]
 
 
-def _chapter(size: JobSize, rows: Sequence[Row]) -> dict[str, Any]:
+def _chapter(size: JobSize, rows: Sequence[TrainingRun]) -> dict[str, Any]:
     """Return what the template needs of one size; the command is that of the first figure's run."""
     shown = _measured(rows)
-    seeds = sorted({row["seed"] for row in rows})
+    seeds = sorted({run.seed for run in rows})
     usual = [costs.step(rows, name) for name in shown]
     lines = [["*a step without a fault*", *(f"{ms:.3f}" if ms else "–" for ms in usual)]]
     for fault, text in FAULTS.items():
@@ -98,14 +98,14 @@ def _chapter(size: JobSize, rows: Sequence[Row]) -> dict[str, Any]:
         "seeds": seeds,
         "table": markdown(["", *(TRANSPORTS[name] for name in shown)], lines),
         "command": size.command(f"{shown[0]}-flap", seeds[0]),
-        "sources": next(row["sources"] for row in rows if transport_of(row["variant"]) == shown[0]),
+        "sources": next(run.sources for run in rows if run.transport == shown[0]),
         "same_jitter": _same_jitter(rows),
     }
 
 
-def _same_jitter(rows: Sequence[Row]) -> list[str]:
+def _same_jitter(rows: Sequence[TrainingRun]) -> list[str]:
     """Return the transports whose runs drew the same compute times with every seed."""
-    names = {transport_of(row["variant"]) for row in rows if row["sources"] == _SAME_JITTER}
+    names = {run.transport for run in rows if run.sources == _SAME_JITTER}
     return [text for name, text in TRANSPORTS.items() if name in names]
 
 
@@ -122,7 +122,7 @@ def cost_text(cost: FaultCost | None) -> str:
     return text + (f"; ends in {cost.ended} of {cost.seeds}" if cost.ended else "")
 
 
-def _best_known(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> JobSize:
+def _best_known(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[TrainingRun]]) -> JobSize:
     """Return the size with the flap's cost for most transports, then most seeds, then most NICs."""
 
     def known(size: JobSize) -> tuple[int, int, int]:
@@ -133,7 +133,7 @@ def _best_known(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> 
     return max(sizes, key=known)
 
 
-def _day(size: JobSize, rows: Sequence[Row]) -> str:
+def _day(size: JobSize, rows: Sequence[TrainingRun]) -> str:
     """Return the table of costs of a day's flaps to a size."""
     lines: list[list[str]] = []
     for name, text in TRANSPORTS.items():
@@ -151,19 +151,19 @@ def _day(size: JobSize, rows: Sequence[Row]) -> str:
     return markdown(columns, lines)
 
 
-def _counts(rows: Mapping[int, Sequence[Row]]) -> str:
+def _counts(rows: Mapping[int, Sequence[TrainingRun]]) -> str:
     """Return the table of seeds that ran, by transport and fault."""
     cases = (costs.CALM, *FAULTS)
     lines = []
     for size in SIZES:
-        ran = Counter(row["variant"] for row in rows.get(size.nics, ()))
+        ran = Counter(run.variant for run in rows.get(size.nics, ()))
         for transport in size.transports if size.nics in rows else ():
             counts = [ran[f"{transport}-{case}"] for case in cases]
             lines.append([f"{size.nics:,}", f"`{transport}`", *(str(count) if count else "–" for count in counts)])
     return markdown(["NICs", "", *(f"`{case}`" for case in cases)], lines)
 
 
-def draw(path: Path, sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]) -> bool:
+def draw(path: Path, sizes: Sequence[JobSize], rows: Mapping[int, Sequence[TrainingRun]]) -> bool:
     """Draw the costs, one panel for each size that has any; False where there is nothing to draw."""
     from matplotlib.patches import Patch  # noqa: PLC0415 - Matplotlib takes a second to load
 
@@ -179,7 +179,7 @@ def draw(path: Path, sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]
     colours = dict(zip(names, style.LINE_COLOURS, strict=False))
     figure, panels = style.panels([2.6] * len(drawn), gap=0.95)
     for axes, (size, found) in zip(panels, drawn.items(), strict=True):
-        seeds = len({row["seed"] for row in rows[size.nics]})
+        seeds = len({run.seed for run in rows[size.nics]})
         many = [f"{count} {what}{'s' if count > 1 else ''}" for count, what in ((size.steps, "step"), (seeds, "seed"))]
         if any(len(cost.lost) + cost.ended < seeds for cost in found.values()):
             many[-1] = f"up to {many[-1]}"
@@ -193,7 +193,7 @@ def draw(path: Path, sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Row]]
     return style.save(figure, path)
 
 
-def costs_of(rows: Sequence[Row]) -> dict[tuple[str, str], FaultCost]:
+def costs_of(rows: Sequence[TrainingRun]) -> dict[tuple[str, str], FaultCost]:
     """Return the cost of each fault to each transport, of those that were run."""
     found = {(fault, name): costs.cost(rows, name, fault) for fault in FAULTS for name in TRANSPORTS}
     return {key: cost for key, cost in found.items() if cost is not None}

@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mrclab import HOME
 from mrclab.experiments.campaign import plan, work
@@ -123,6 +123,31 @@ SIZES = (
 )
 
 
+class TrainingRun(NamedTuple):
+    """What is kept of a run; its job did all its steps if it is `completed`. `sources`: the digest of its program."""
+
+    variant: str
+    sources: str
+    steps: int
+    seed: int
+    completed: bool
+    average: float | None  # seconds of a step
+    usual: float | None
+    cpu: float  # seconds
+    mib: int
+
+    @property
+    def seconds(self) -> float:
+        """Time of all steps."""
+        assert self.average is not None
+        return self.average * self.steps
+
+    @property
+    def transport(self) -> str:
+        """The transport of its variant."""
+        return transport_of(self.variant)
+
+
 def transport_of(variant: str) -> str:
     """Return the transport of a variant; variants that share it are one run up to their fault."""
     return variant.rpartition("-")[0]
@@ -137,15 +162,23 @@ def digest() -> str:
     return found.hexdigest()[:12]
 
 
-def kept(size: JobSize, directory: Path) -> list[Row]:
-    """Return the rows of a size, of today's sources or else the newest kept; `sources` of each is their digest."""
+def kept(size: JobSize, directory: Path) -> list[TrainingRun]:
+    """Return the runs of a size, of today's sources or else the newest kept."""
     there = [path for path in directory.glob(f"{size.nics}-*") if (path / ROWS).is_file()]
     current = directory / f"{size.nics}-{digest()}"
     if not there:
         return []
     chosen = current if current in there else max(there, key=lambda path: (path / ROWS).stat().st_mtime)
-    sources, rows = chosen.name.partition("-")[2], Journal(chosen, "--results").read()
-    return [{**row, "sources": sources} for row in rows if row["variant"] in size.variants]
+    sources = chosen.name.partition("-")[2]
+    return [_of_row(row, sources) for row in Journal(chosen, "--results").read() if row["variant"] in size.variants]
+
+
+def _of_row(row: Row, sources: str) -> TrainingRun:
+    verdicts, steps = row["verdicts"], int(row["values"].get("traffic.job.steps", STEPS))
+    completed = not row["error"] and bool(verdicts.get("integrity", {}).get("ok"))
+    average, usual = (verdicts.get(f"step_time ({name})", {}).get("value") for name in ("average", "usual"))
+    used = row.get("cpu", 0.0), row.get("mib", 0)
+    return TrainingRun(row["variant"], sources, steps, row["seed"], completed, average, usual, *used)
 
 
 def run(

@@ -35,21 +35,21 @@ def rows():
 
 
 def of_sources(digest, found):
-    """Rows as they are kept, with the digest of their sources."""
-    return [{**one, "sources": digest} for one in found]
+    """Runs as they are kept, with the digest of their sources."""
+    return [sizes._of_row(one, digest) for one in found]
 
 
 def test_a_cost_is_told_against_the_same_seed_with_its_interval():
-    found = costs.cost(rows(), "mrc", "flap")
+    found = costs.cost(of_sources("abc", rows()), "mrc", "flap")
     lost = [1e3 * sizes.STEPS * extra for extra in (1e-5, 2e-5, 3e-5)]
     assert found.lost == pytest.approx(lost)
     assert found.mean - found.half == pytest.approx(summary(lost).low)
     assert found.gpu_hours == pytest.approx(1e-3 * found.mean * 100_000 / 3600)
-    assert costs.cost(rows(), "mrc", "t0") is None
+    assert costs.cost(of_sources("abc", rows()), "mrc", "t0") is None
 
 
 def test_a_job_that_broke_off_is_counted_and_costs_no_time():
-    found = costs.cost(rows(), "roce-1", "flap")
+    found = costs.cost(of_sources("abc", rows()), "roce-1", "flap")
     assert found.ended == 1
     assert found.lost == pytest.approx((1e3 * sizes.STEPS * 2e-3,))
     assert page.cost_text(found) == f"{found.mean:.3f} (one seed); ends in 1 of 2"
@@ -108,11 +108,11 @@ def test_runs_of_one_program_are_joined_and_of_two_the_larger_set_is_taken(tmp_p
     (folder / "runs.jsonl").write_text("".join(json.dumps(one) + "\n" for one in new))
     for digest, count, changed in ((sizes.digest(), 7, 9e-3), ("0ld", 6, 1.01e-3)):
         all_found = figures.merged({64: of_sources(digest, rows())}, tmp_path)[64]
-        found = [one for one in all_found if one["variant"].startswith("mrc")]
-        assert ({one["sources"] for one in found}, len(found)) == ({digest}, count)
+        found = [one for one in all_found if one.variant.startswith("mrc")]
+        assert ({one.sources for one in found}, len(found)) == ({digest}, count)
         assert [one for one in all_found if one not in found] == of_sources(digest, rows()[6:])
-        (flap,) = (one for one in found if (one["variant"], one["seed"]) == ("mrc-flap", 1))
-        assert costs.seconds(flap) == pytest.approx(sizes.STEPS * changed)
+        (flap,) = (one for one in found if (one.variant, one.seed) == ("mrc-flap", 1))
+        assert flap.seconds == pytest.approx(sizes.STEPS * changed)
 
 
 def test_a_transport_is_added_to_those_of_another_program_and_the_page_tells_both(tmp_path, monkeypatch):
@@ -121,7 +121,7 @@ def test_a_transport_is_added_to_those_of_another_program_and_the_page_tells_bot
     new = [row("roce-16-calm", 1, 1e-3), row("roce-16-flap", 1, 2e-3)]
     (folder / "runs.jsonl").write_text("".join(json.dumps(one) + "\n" for one in new))
     found = figures.merged({64: of_sources("b14077e82c00", rows())}, tmp_path)
-    assert {(sizes.transport_of(one["variant"]), one["sources"]) for one in found[64]} == {
+    assert {(one.transport, one.sources) for one in found[64]} == {
         ("mrc", "b14077e82c00"), ("roce-1", "b14077e82c00"), ("roce-16", sizes.digest())
     }  # fmt: skip
     monkeypatch.setattr(page, "draw", lambda *_: False)
@@ -142,15 +142,15 @@ def test_the_newest_rows_are_taken_where_those_of_these_sources_are_missing(tmp_
         (folder / "runs.jsonl").write_text("".join(lines))
         os.utime(folder / "runs.jsonl", (age, age))
         if name == "new":
-            assert sizes.kept(size, tmp_path)[0]["sources"] == "new"
+            assert sizes.kept(size, tmp_path)[0].sources == "new"
     found = sizes.kept(size, tmp_path)
-    assert [(row["variant"], row["sources"]) for row in found] == [("mrc-calm", sizes.digest())]
+    assert [(run.variant, run.sources) for run in found] == [("mrc-calm", sizes.digest())]
 
 
 def test_the_picture_has_a_panel_for_each_size_and_an_axis_with_its_unit(tmp_path, monkeypatch):
     figures = []
     monkeypatch.setattr(style, "save", lambda figure, _: figures.append(figure) or True)
-    assert page.draw(tmp_path / "x.png", sizes.SIZES[:2], {64: rows(), 1024: rows()})
+    assert page.draw(tmp_path / "x.png", sizes.SIZES[:2], dict.fromkeys((64, 1024), of_sources("abc", rows())))
     (figure,) = figures
     assert [axes.get_title(loc="left").partition(",")[0] for axes in figure.axes] == ["64 NICs", "1"]
     for axes in figure.axes:
@@ -158,7 +158,8 @@ def test_the_picture_has_a_panel_for_each_size_and_an_axis_with_its_unit(tmp_pat
         assert axes.get_yscale() == "linear"
         assert len(axes.get_xticks()) == 1  # the one fault that rows have
     assert not page.draw(tmp_path / "x.png", sizes.SIZES[:1], {64: []})
-    assert page.draw(tmp_path / "x.png", sizes.SIZES[:1], {64: [row("mrc-calm", 1, 1e-3), row("mrc-t0", 1, 2e-3)]})
+    one_seed = of_sources("abc", [row("mrc-calm", 1, 1e-3), row("mrc-t0", 1, 2e-3)])
+    assert page.draw(tmp_path / "x.png", sizes.SIZES[:1], {64: one_seed})
     assert [text.get_text() for text in figures[-1].axes[0].texts] == ["one seed"]
 
 
