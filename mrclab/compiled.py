@@ -15,6 +15,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from functools import cached_property
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -128,9 +129,6 @@ class Finder:
         self._tree = tree
         self._home = folder(tree)
         self.manifest = self._home / MANIFEST
-        self._state: State | None = None
-        self._known: Manifest | None = None
-        self._was_read = False
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -138,38 +136,35 @@ class Finder:
         """Return the extension module of this name, if there is one and the build runs."""
         if not name.startswith("mrclab"):
             return None
-        known = self._read()
+        known = self._known
         if known is None or name not in known.modules:
             if name.startswith(_PREFIXES) and os.environ.get(VARIABLE) == "1":
-                self.state()  # refuses
+                self.state  # noqa: B018 - refuses
             return None
-        if not self.state().runs:
+        if not self.state.runs:
             return None
         module = known.modules[name]
         of_package = module.rpartition("/")[2].startswith("__init__.")
         inside = [_source(str(self._tree), name.replace(".", "/"))] if of_package else None
         return importlib.util.spec_from_file_location(name, f"{self._home}/{module}", submodule_search_locations=inside)
 
+    @cached_property
     def state(self) -> State:
-        """Return the form that runs in this process; RuntimeError if it must be compiled and is not."""
-        if self._state is None:
-            self._state = self._check()
-            if not self._state.runs and os.environ.get(VARIABLE) == "1":
-                text = f"{VARIABLE} is 1, but what runs is {self._state.text}; unset it, or: {remedy()}"
-                self._state = None  # the next caller gets the error again
-                raise RuntimeError(text)
-        return self._state
+        """The form that runs in this process; RuntimeError, each time, if it must be compiled and is not."""
+        found = self._check()
+        if not found.runs and os.environ.get(VARIABLE) == "1":
+            raise RuntimeError(f"{VARIABLE} is 1, but what runs is {found.text}; unset it, or: {remedy()}")
+        return found
 
-    def _read(self) -> Manifest | None:
+    @cached_property
+    def _known(self) -> Manifest | None:
         """The manifest as it was at first use: another may have replaced it."""
-        if not self._was_read:
-            self._known, self._was_read = read(self.manifest), True
-        return self._known
+        return read(self.manifest)
 
     def _check(self) -> State:
         if os.environ.get(VARIABLE) == "0":
             return State(False, f"plain Python, as {VARIABLE} is 0")
-        known = self._read()
+        known = self._known
         if known is None:
             return State(False, "plain Python, as nothing is compiled")
         tree = str(self._tree)
@@ -212,7 +207,7 @@ _finder = Finder()
 
 def state() -> State:
     """Return the form that runs in this process."""
-    return _finder.state()
+    return _finder.state
 
 
 def remedy() -> str:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mrclab.hosts.agent.api import checked
+from mrclab.hosts.agent.api import CheckedOperations
 from mrclab.hosts.agent.host import RunningHost
 from mrclab.hosts.agent.provider import SUFFIX
 from mrclab.hosts.agent.provider.server import Provider
@@ -113,7 +113,7 @@ class Agent:
         )
         self._waker = _stop_on_signals(self._nic)
         process = ProcessOperations(host, config_path, self._nic.stop)
-        served = {**host.operations, **checked([process])}
+        served = {**host.operations, **CheckedOperations(process)}
         self._server = Server(socket_path, served)
         self._nic.watch(self._server.fileno(), self._server.service)
         self._provider = Provider(socket_path.with_suffix(SUFFIX), host.transport, self._nic)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ConfigDict, ValidationError, validate_call
@@ -71,17 +71,12 @@ def exact_fields(name: str, given: Mapping[str, int], known: Mapping[str, Any]) 
     return found
 
 
-def checked(parts: Iterable[Any]) -> Mapping[str, Callable[..., Any]]:
-    """The operations of all parts by name, with arguments checked."""
-    return LazyOperations(tuple(parts))
-
-
-class LazyOperations(Mapping[str, Callable[..., Any]]):
-    """Operations by name, each made on first use: a process may have very many hosts."""
+class CheckedOperations(Mapping[str, Callable[..., Any]]):
+    """Operations of all parts by name, with arguments checked; each made when used: a process may have many hosts."""
 
     __slots__ = ("_parts",)
 
-    def __init__(self, parts: tuple[Any, ...]) -> None:
+    def __init__(self, *parts: Any) -> None:
         self._parts = parts
 
     def __getitem__(self, name: str) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mrclab.hosts.agent.api import HostOperations, checked
+from mrclab.hosts.agent.api import CheckedOperations, HostOperations
 from mrclab.hosts.agent.ctl import CtlOperations
 from mrclab.hosts.agent.sampling import INTERVAL_S, KEPT, Sampler
 from mrclab.hosts.agent.verbs import VerbOperations
@@ -63,7 +63,7 @@ class RunningHost:
         self.transport = endpoint(config, rng, self._log, transport, secrets, codecs)
         nic = self.nic = make_nic(config, self.transport)
         self.sampler = Sampler(nic, self.transport, self.record, samples)
-        self.operations = checked(self._parts(nic, memory, config.link.time_scale, shared_digests))
+        self.operations = CheckedOperations(*self._parts(nic, memory, config.link.time_scale, shared_digests))
         if sampled:
             nic.call_soon(self.sampler.take)  # counts start at 0 however early traffic begins
         nic.every(INTERVAL_S * config.link.time_scale, self.sampler.take if sampled else self.transport.check_progress)

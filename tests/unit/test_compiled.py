@@ -157,7 +157,7 @@ _GARBAGE = b"\x7fELF of another machine"
 def test_without_a_build_the_sources_run(tmp_path, monkeypatch):
     monkeypatch.delenv(compiled.VARIABLE, raising=False)
     finder = compiled.Finder(tmp_path)
-    assert finder.state() == (False, "plain Python, as nothing is compiled")
+    assert finder.state == (False, "plain Python, as nothing is compiled")
     assert finder.find_spec("mrclab.sim.clock") is None
 
 
@@ -165,36 +165,36 @@ def test_a_build_of_other_sources_is_left_alone(tree):
     (tree / "mrclab" / "sim" / "clock.py").write_text("SECOND = 2\n")
     finder = compiled.Finder(tree)
     assert finder.find_spec("mrclab.sim.clock") is None
-    assert finder.state() == (False, "plain Python, as sim/clock.py changed since it was compiled")
+    assert finder.state == (False, "plain Python, as sim/clock.py changed since it was compiled")
 
 
 def test_a_build_that_does_not_load_is_left_alone(tree):
-    assert "do not load" in compiled.Finder(tree).state().text
+    assert "do not load" in compiled.Finder(tree).state.text
     compiled.folder(tree).joinpath("library.so").unlink()
-    assert "do not load" in compiled.Finder(tree).state().text
+    assert "do not load" in compiled.Finder(tree).state.text
     compiled.folder(tree).joinpath(compiled.MANIFEST).write_text("half of it")
-    assert compiled.Finder(tree).state() == compiled.Finder(tree.parent).state()
+    assert compiled.Finder(tree).state == compiled.Finder(tree.parent).state
 
 
 def test_half_a_library_is_not_handed_to_the_loader(tree):
     compiled.folder(tree).joinpath("library.so").write_bytes(_GARBAGE[:-1])
     text = "plain Python, as the compiled modules do not load (library.so is not whole)"
-    assert compiled.Finder(tree).state() == (False, text)
+    assert compiled.Finder(tree).state == (False, text)
 
 
 def test_a_build_for_another_python_is_not_looked_at(tree):
     build = compiled.folder(tree)
     build.rename(build.with_name("cpython-27m-pdp11"))
-    assert compiled.Finder(tree).state() == (False, "plain Python, as nothing is compiled")
+    assert compiled.Finder(tree).state == (False, "plain Python, as nothing is compiled")
 
 
 def test_the_environment_says_whether_it_may_and_whether_it_must(tree, monkeypatch):
     monkeypatch.setenv(compiled.VARIABLE, "0")
-    assert compiled.Finder(tree).state() == (False, "plain Python, as MRCLAB_COMPILED is 0")
+    assert compiled.Finder(tree).state == (False, "plain Python, as MRCLAB_COMPILED is 0")
     assert compiled.remedy() == "unset MRCLAB_COMPILED"
     monkeypatch.setenv(compiled.VARIABLE, "1")
     with pytest.raises(RuntimeError, match="MRCLAB_COMPILED is 1, but what runs is plain Python, as"):
-        compiled.Finder(tree).state()
+        assert compiled.Finder(tree).state
 
 
 def test_where_it_must_run_and_nothing_is_compiled_no_busy_module_is_found(tmp_path, monkeypatch):
@@ -232,7 +232,7 @@ def test_a_build_inside_the_package_is_what_counts(tree):
     installed.parent.mkdir()
     (tree / "aside").rename(installed)
     assert compiled.folder(tree) == installed
-    assert "do not load" in compiled.Finder(tree).state().text
+    assert "do not load" in compiled.Finder(tree).state.text
 
 
 def test_an_old_setuptools_is_one_sentence(monkeypatch):
