@@ -124,7 +124,7 @@ SIZES = (
 
 
 class TrainingRun(NamedTuple):
-    """What is kept of a run; its job did all its steps if it is `completed`. `sources`: the digest of its program."""
+    """Figures of a run; `completed`: its job did all its steps. `sources`: the digest of its program."""
 
     variant: str
     sources: str
