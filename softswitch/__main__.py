@@ -14,16 +14,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 from mrclab.softswitch.objects.runtime_api import RuntimeApiError
 from mrclab.softswitch.p4runtime.messages.address import ServerError, default_address
 from mrclab.softswitch.process.ports import PortError
 from mrclab.softswitch.process.ring import ring_bytes
 from mrclab.softswitch.switch import SoftSwitch
-
-if TYPE_CHECKING:
-    from mrclab.softswitch.p4runtime.server import P4RuntimeServer
 
 SWITCH_INTERVAL_SECONDS = 0.0005
 """Seconds that the forwarding thread waits at most for a P4Runtime thread to release the interpreter lock."""
@@ -138,16 +134,6 @@ def _server_module() -> ModuleType:
     return server
 
 
-def serve(args: argparse.Namespace, switch: SoftSwitch) -> P4RuntimeServer | None:
-    """Start the P4Runtime server, unless disabled."""
-    if args.no_grpc:
-        return None
-    server = _server_module()
-    address = args.grpc_server_addr or default_address(args.device_id)
-    running: P4RuntimeServer = server.P4RuntimeServer(switch, address, args.device_id)
-    return running
-
-
 def return_large_blocks() -> None:
     """Have the C library return large allocations: it would keep some 100 kB for each thread."""
     with contextlib.suppress(OSError, AttributeError):
@@ -171,41 +157,34 @@ def run(args: argparse.Namespace) -> None:
     logging_setup(args)
     return_large_blocks()
     switch = build(args)
-    if args.pcap is not None:
-        from mrclab.softswitch.process.pcap import PcapRecorder  # noqa: PLC0415 - rarely used
+    with contextlib.ExitStack() as stack:
+        stack.callback(switch.close)
+        if args.pcap is not None:
+            from mrclab.softswitch.process.pcap import PcapRecorder  # noqa: PLC0415 - rarely used
 
-        args.pcap.mkdir(parents=True, exist_ok=True)
-        switch.record(PcapRecorder(args.pcap, switch.ports))
-    control = None
-    if args.control_socket is not None:
-        from mrclab.softswitch.process.control_socket import ControlSocket  # noqa: PLC0415 - rarely used
+            args.pcap.mkdir(parents=True, exist_ok=True)
+            switch.record(PcapRecorder(args.pcap, switch.ports))
+        if args.control_socket is not None:
+            from mrclab.softswitch.process.control_socket import ControlSocket  # noqa: PLC0415 - rarely used
 
-        control = ControlSocket(switch, args.control_socket)
-    thrift = None
-    if args.thrift_port is not None:
-        from mrclab.softswitch.process.thrift_server import ThriftServer  # noqa: PLC0415 - rarely used
+            stack.callback(ControlSocket(switch, args.control_socket).close)
+        if args.thrift_port is not None:
+            from mrclab.softswitch.process.thrift_server import ThriftServer  # noqa: PLC0415 - rarely used
 
-        thrift = ThriftServer(switch, args.thrift_port)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: switch.stop())
-    if args.realtime:
-        from mrclab.softswitch.process.realtime import be_realtime  # noqa: PLC0415 - only with the option
+            stack.callback(ThriftServer(switch, args.thrift_port).close)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: switch.stop())
+        if args.realtime:
+            from mrclab.softswitch.process.realtime import be_realtime  # noqa: PLC0415 - only with the option
 
-        be_realtime()
-    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
-    running = serve(args, switch)
-    gc.collect()
-    gc.freeze()  # exclude all present objects from garbage collection
-    try:
+            be_realtime()
+        sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+        if not args.no_grpc:
+            address = args.grpc_server_addr or default_address(args.device_id)
+            stack.callback(_server_module().P4RuntimeServer(switch, address, args.device_id).stop)
+        gc.collect()
+        gc.freeze()  # exclude all present objects from garbage collection
         switch.loop()
-    finally:
-        if running is not None:
-            running.stop()
-        if control is not None:
-            control.close()
-        if thrift is not None:
-            thrift.close()
-        switch.close()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

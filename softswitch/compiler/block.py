@@ -160,10 +160,6 @@ def wrap(ex: Ex, width: int, signed: bool = False) -> Ex:
     return Ex(f"{ex.operand} & {mask:#x}", low, high)
 
 
-SATURATED = "_s"
-"""Local for a value that is being limited; it is read at once, so that one local is enough."""
-
-
 def saturate(ex: Ex, width: int, signed: bool) -> Ex:
     """Return `ex` limited to the range of `width` bits."""
     half = 1 << (width - 1)
@@ -171,8 +167,8 @@ def saturate(ex: Ex, width: int, signed: bool) -> Ex:
     if ex.value is not None:
         return constant(min(max(ex.value, low), high))
     code = ex.code
-    if ex.low < low:  # faster than max and min, which are calls
-        code = f"({SATURATED} if ({SATURATED} := {code}) > {low} else {low})"
+    if ex.low < low:
+        code = f"max({code}, {low})"
     if ex.high > high:
-        code = f"({SATURATED} if ({SATURATED} := {code}) < {high:#x} else {high:#x})"
+        code = f"min({code}, {high:#x})"
     return Ex(code, max(ex.low, low), min(ex.high, high), atom=code is not ex.code or ex.atom)

@@ -23,7 +23,7 @@ and break def del elif else False if in is None not or pass raise return True wh
 append get join to_bytes
 again clone_ingress clone_sessions clone_to enqueue ingress ingress_again int_from learn log_msg LoopError monotonic
 multicast now_us out_of_range randint random shift_left transmit
-_ _s d depth enq_depth enq_us instance length port pos queue rid state steps
+_ d depth enq_depth enq_us instance length port pos queue rid state steps
 """
 """Keywords; methods; globals from the pipeline; parameters and locals."""
 _WORDS = frozenset((*BUILTINS, *_WRITTEN.split()))

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError, Message
 from mrclab.softswitch.p4runtime.device import Device
 from mrclab.softswitch.p4runtime.messages.address import ServerError, check_address, private
 from mrclab.softswitch.p4runtime.messages.status import ERROR_SPACE, Code, P4RuntimeError, abort, code_number, invalid
-from mrclab.softswitch.p4runtime.stream.arbitration import ArbitratedController
+from mrclab.softswitch.p4runtime.stream.arbitration import ArbitratedController, not_primary
 from mrclab.softswitch.p4runtime.stream.notifications import StreamChannel
 from mrclab.softswitch.switch import SoftSwitch
 
@@ -67,7 +67,7 @@ class P4RuntimeService:
 
         def call() -> list[p4r.ReadResponse | P4RuntimeError]:
             request = _parse(p4r.ReadRequest, data)
-            self._device.arbiter.check_read(request.device_id)
+            self._device.arbiter.check_device(request.device_id)
             return list(self._device.read(request))
 
         for item in _guard(context, call):
@@ -80,7 +80,7 @@ class P4RuntimeService:
         return p4r.SetForwardingPipelineConfigResponse()
 
     def _get_pipeline(self, request: p4r.GetForwardingPipelineConfigRequest) -> p4r.GetForwardingPipelineConfigResponse:
-        self._device.arbiter.check_read(request.device_id)
+        self._device.arbiter.check_device(request.device_id)
         return p4r.GetForwardingPipelineConfigResponse(config=self._device.get_pipeline(request.response_type))
 
     @staticmethod
@@ -141,7 +141,7 @@ class P4RuntimeService:
 
     def _handle_event(self, kind: str, request: p4r.StreamMessageRequest, controller: ArbitratedController) -> None:
         if not self._device.arbiter.is_primary(controller):
-            raise P4RuntimeError(Code.PERMISSION_DENIED, "Not primary")
+            raise not_primary()
         if kind == "packet":
             self._device.packet_out(request.packet)
         elif kind == "digest_ack":

@@ -49,8 +49,3 @@ class PcapRecorder:
             ingress(data, port, length)
 
         return record
-
-    def close(self) -> None:
-        """Close all files."""
-        for file in self._files.values():
-            file.close()

@@ -12,7 +12,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mrclab.softswitch.objects.runtime_api import CloneSession, Replica, RuntimeApiError
 from mrclab.softswitch.process.connections import Connections
@@ -105,17 +105,12 @@ def _string(text: bytes) -> bytes:
     return struct.pack("!i", len(text)) + text
 
 
-def i32(value: int) -> bytes:
-    """Return the result field of a call that returns an i32."""
-    return _field(I32, 0, struct.pack("!i", value))
+def _result(kind: int, value: Any) -> bytes:
+    """Return the result field of a call; a call that sets something has the result 0."""
+    return _field(kind, 0, _string(value) if kind == STRING else struct.pack("!i" if kind == I32 else "!q", value or 0))
 
 
-def i64(value: int) -> bytes:
-    """Return the result field of a call that returns an i64."""
-    return _field(I64, 0, struct.pack("!q", value))
-
-
-Method = Callable[[dict[int, int]], bytes]
+Method = Callable[[dict[int, int]], Any]
 
 
 class ThriftServer:
@@ -134,41 +129,27 @@ class ThriftServer:
         self.port: int = listener.getsockname()[1]
         # an answer never waits for its reader, for forwarding would wait as well
         self._connections = Connections(switch, listener, self._take, send_buffer=LONGEST_ANSWER)
-        self._methods: dict[str, Method] = self._queue_methods() | {
-            "simple_switch:get_time_elapsed_us": lambda _: i64(switch.now_us()),
-            "simple_switch:get_time_since_epoch_us": lambda _: i64(time.time_ns() // 1000),
-            "simple_switch:mirroring_mapping_add": lambda a: i32(self._mirror(a[1], a[2])),
-            "simple_switch:mirroring_mapping_delete": lambda a: i32(self._unmirror(a[1])),
-            "simple_switch:mirroring_mapping_get_egress_port": lambda a: i32(self._mirrored(a[1])),
-            "standard:bm_get_config": lambda _: _field(STRING, 0, _string(self._config())),
+        rate, depth = switch.set_queue_rate, switch.set_queue_depth
+        self._methods: dict[str, tuple[int, Method]] = {
+            "simple_switch:set_egress_priority_queue_depth": (I32, lambda a: depth(a[3], a[1], a[2])),
+            "simple_switch:set_egress_queue_depth": (I32, lambda a: depth(a[2], a[1])),
+            "simple_switch:set_all_egress_queue_depths": (I32, lambda a: depth(a[1])),
+            "simple_switch:set_egress_priority_queue_rate": (I32, lambda a: rate(a[3], a[1], a[2])),
+            "simple_switch:set_egress_queue_rate": (I32, lambda a: rate(a[2], a[1])),
+            "simple_switch:set_all_egress_queue_rates": (I32, lambda a: rate(a[1])),
+            "simple_switch:get_time_elapsed_us": (I64, lambda _: switch.now_us()),
+            "simple_switch:get_time_since_epoch_us": (I64, lambda _: time.time_ns() // 1000),
+            "simple_switch:mirroring_mapping_add": (I32, lambda a: self._mirror(a[1], a[2])),
+            "simple_switch:mirroring_mapping_delete": (I32, lambda a: self._unmirror(a[1])),
+            "simple_switch:mirroring_mapping_get_egress_port": (I32, lambda a: self._mirrored(a[1])),
+            "standard:bm_get_config": (STRING, lambda _: self._config()),
         }
-
-    def _queue_methods(self) -> dict[str, Method]:
-        """The calls that set queues: 0 is their result, a TApplicationException their refusal."""
-        rate, depth = self._switch.set_queue_rate, self._switch.set_queue_depth
-        calls: dict[str, Callable[[dict[int, int]], None]] = {
-            "set_egress_priority_queue_depth": lambda a: depth(a[3], a[1], a[2]),
-            "set_egress_queue_depth": lambda a: depth(a[2], a[1]),
-            "set_all_egress_queue_depths": lambda a: depth(a[1]),
-            "set_egress_priority_queue_rate": lambda a: rate(a[3], a[1], a[2]),
-            "set_egress_queue_rate": lambda a: rate(a[2], a[1]),
-            "set_all_egress_queue_rates": lambda a: rate(a[1]),
-        }
-
-        def method(call: Callable[[dict[int, int]], None]) -> Method:
-            def run(arguments: dict[int, int]) -> bytes:
-                call(arguments)
-                return i32(0)
-
-            return run
-
-        return {f"simple_switch:{name}": method(call) for name, call in calls.items()}
+        """Result type and function of each call; a refusal becomes a TApplicationException."""
 
     # -- mirroring sessions and the program ---------------------------------------------------------------------------
 
-    def _mirror(self, session: int, port: int) -> int:
+    def _mirror(self, session: int, port: int) -> None:
         self._switch.copies().sessions[session] = CloneSession((Replica(port, 0),))
-        return 0
 
     def _unmirror(self, session: int) -> int:
         return int(self._switch.copies().sessions.pop(session, None) is not None)
@@ -210,11 +191,11 @@ class ThriftServer:
         return head + sequence + body + bytes([STOP]), reader.at
 
     def _call(self, name: str, arguments: dict[int, int]) -> tuple[int, bytes]:
-        method = self._methods.get(name)
-        if method is None:
+        if name not in self._methods:
             return _exception(UNKNOWN_METHOD, f"softswitch does not serve {name}")
+        kind, method = self._methods[name]
         try:
-            return REPLY, method(arguments)
+            return REPLY, _result(kind, method(arguments))
         except KeyError as error:
             return _exception(INTERNAL_ERROR, f"{name}: argument {error} is missing")
         except (RuntimeApiError, struct.error) as error:

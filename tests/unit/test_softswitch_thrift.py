@@ -49,7 +49,7 @@ def test_a_call_sets_the_queue_and_returns_zero_under_its_own_sequence_number(
     answer, used = server.answer(request + b"rest")
     name = b"set_egress_priority_queue_depth"
     head = struct.pack("!Ii", VERSION | REPLY, len(name)) + name + b"\0\0\0\7"
-    assert (answer, used) == (head + thrift_server.i32(0) + bytes([STOP]), len(request))
+    assert (answer, used) == (head + struct.pack("!bhi", thrift_server.I32, 0, 0) + bytes([STOP]), len(request))
     assert [queue.depth for queue in switch.traffic._port(3)] == [64, 5]
 
 

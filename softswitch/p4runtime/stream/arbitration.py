@@ -33,7 +33,8 @@ def election_number(message: p4r.Uint128) -> int:
     return message.high << 64 | message.low
 
 
-def _not_primary() -> P4RuntimeError:
+def not_primary() -> P4RuntimeError:
+    """Return the error for a request of a controller that is not the primary of its role."""
     return P4RuntimeError(Code.PERMISSION_DENIED, "Not primary")
 
 
@@ -50,7 +51,7 @@ class Arbiter:
 
     def introduce(self, client: StreamChannel, message: p4r.MasterArbitrationUpdate) -> ArbitratedController:
         """Take a stream in under the role and election id in `message`, and notify the streams concerned."""
-        self._check_device(message.device_id)
+        self.check_device(message.device_id)
         controller = ArbitratedController(client, message.role.name, election_number(message.election_id))
         with self._lock:
             if len(self._controllers) >= MAX_CONTROLLERS:
@@ -89,19 +90,20 @@ class Arbiter:
 
     def check_write(self, device_id: int, role: str, election_id: p4r.Uint128 | None) -> None:
         """Refuse a write that does not come from the primary of its role."""
-        self._check_device(device_id)
+        self.check_device(device_id)
         with self._lock:
             if not self._controllers:
                 if election_id is not None:
-                    raise _not_primary()
+                    raise not_primary()
                 return
             primary = self._primary(role)
             if primary is None or primary.election_id != election_number(election_id or p4r.Uint128()):
-                raise _not_primary()
+                raise not_primary()
 
-    def check_read(self, device_id: int) -> None:
-        """Refuse a read from another device."""
-        self._check_device(device_id)
+    def check_device(self, device_id: int) -> None:
+        """Refuse a request for another device."""
+        if device_id != self._device_id:
+            raise P4RuntimeError(Code.NOT_FOUND, f"No device {device_id} here: this switch is device {self._device_id}")
 
     # -- under the lock -----------------------------------------------------------------------------------------------
 
@@ -146,7 +148,3 @@ class Arbiter:
         update.status.code = code_number(Code.OK if is_primary else Code.ALREADY_EXISTS)
         update.status.message = "Is primary" if is_primary else "Is backup"
         controller.client.send(response)
-
-    def _check_device(self, device_id: int) -> None:
-        if device_id != self._device_id:
-            raise P4RuntimeError(Code.NOT_FOUND, f"No device {device_id} here: this switch is device {self._device_id}")
