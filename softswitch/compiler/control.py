@@ -91,12 +91,12 @@ class ControlEmitter:
             if join == stop:
                 return ends
             self.at.block, self.at.state, name = outer, self.at.merge(ends), join
-        return [] if self.at.state.dead else [(self.at.block, self.at.state)]
+        return self.at.here()
 
     def _loop(self, first: str | None) -> list[End]:
         """Emit a pipeline with a cycle: a loop over all nodes."""
         if first is None:
-            return [(self.at.block, self.at.state)]
+            return self.at.here()
         self._numbers = {name: number for number, name in enumerate(self._nodes)}
 
         def part(node: p4.Node) -> Body:
@@ -113,7 +113,7 @@ class ControlEmitter:
 
         self.at.dispatch([part(node) for node in self._nodes.values()], self._numbers[first])
         self._numbers = None
-        return [] if self.at.state.dead else [(self.at.block, self.at.state)]
+        return self.at.here()
 
     def _go_to(self, name: str | None) -> None:
         """Continue with a node, within a loop over all."""
@@ -124,19 +124,6 @@ class ControlEmitter:
             self.at.leave()
         else:
             self.at.go(self._numbers[name])
-
-    def _arms(self, arms: list[tuple[str | None, Callable[[], list[End]]]]) -> list[End]:
-        """Emit if/elif/else whose bodies return their ends; return all of them."""
-        if arms[0][0] is None:
-            return arms[0][1]()
-        if arms[-1][0] is not None:
-            arms = [*arms, (None, lambda: [(self.at.block, self.at.state)])]
-        before, fork = self.at.state, self.at.block.fork()
-        ends: list[End] = []
-        for code, body in arms:
-            self.at.block, self.at.state = fork.arm(code), before.copy()
-            ends.extend(body())
-        return ends
 
     def _conditional(self, node: p4.Conditional, join: str | None) -> list[End]:
         cond = self.at.expr(node.condition)
@@ -150,7 +137,7 @@ class ControlEmitter:
 
         if cond.value is not None:
             return side(bool(cond.value))()
-        return self._arms([(cond.code, side(True)), (None, side(False))])
+        return self.at.fork([(cond.code, side(True)), (None, side(False))])
 
     def _action(self, number: int, params: tuple[Ex, ...]) -> None:
         self.primitives.body(self.program.actions[number].primitives, params)
@@ -172,7 +159,7 @@ class ControlEmitter:
         if "hit" in table.next or "miss" in table.next:
             return self._hit_or_miss(table, number, join)
         entry = self._lookup(table, number)
-        return self._arms(self._dispatch(table, entry, lambda action: self._next(table, action, hit=True), join))
+        return self.at.fork(self._dispatch(table, entry, lambda action: self._next(table, action, hit=True), join))
 
     def _hit_or_miss(self, table: p4.Table, number: int, join: str | None) -> list[End]:
         """Emit the lookup and its two sides; on a miss only the default action can run."""
@@ -180,7 +167,7 @@ class ControlEmitter:
 
         def hit() -> list[End]:
             self._found(table, entry)
-            return self._arms(self._dispatch(table, entry, lambda _: table.next.get("hit"), join))
+            return self.at.fork(self._dispatch(table, entry, lambda _: table.next.get("hit"), join))
 
         def miss() -> list[End]:
             node = table.next.get("miss")
@@ -188,12 +175,12 @@ class ControlEmitter:
                 self._action(table.default_action, tuple(constant(value) for value in table.default_data))
                 return self._walk(node, join)
             self.at.line(f"{entry} = default_{number}[0]")
-            return self._arms(self._dispatch(table, entry, lambda _: node, join))
+            return self.at.fork(self._dispatch(table, entry, lambda _: node, join))
 
         if not table.key:
             return miss()
         self.at.line(f"{entry} = find_{number}({self._key_code(table)})")
-        return self._arms([(f"{entry} is not None", hit), (None, miss)])
+        return self.at.fork([(f"{entry} is not None", hit), (None, miss)])
 
     def _lookup(self, table: p4.Table, number: int) -> str:
         """Emit the lookup, falling back to the default entry; return the name of the entry."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from mrclab.softswitch.compiler.analysis.state import FLAGS, Known, Local, Names, SymbolicState, is_dirty, join
 from mrclab.softswitch.compiler.block import Block, Ex
@@ -44,18 +45,31 @@ class BranchScope(Scope):
 
         Conditions must need no lines of their own. Without an else, falling through changes nothing.
         """
+        outer = self.block
+
+        def ended(body: Body) -> list[End]:
+            body()
+            return self.here()
+
+        ends = self.fork([(code, partial(ended, body)) for code, body in arms])
+        self.block, self.state = outer, self.merge(ends)
+
+    def fork(self, arms: Sequence[tuple[str | None, Callable[[], list[End]]]]) -> list[End]:
+        """Emit the same from bodies that return their ends; return all of them."""
         if arms and arms[0][0] is None:
-            arms[0][1]()
-            return
+            return arms[0][1]()
         if not arms or arms[-1][0] is not None:
-            arms = [*arms, (None, _nothing)]
-        outer, before, fork = self.block, self.state, self.block.fork()
+            arms = [*arms, (None, self.here)]
+        before, fork = self.state, self.block.fork()
         ends: list[End] = []
         for code, body in arms:
             self.block, self.state = fork.arm(code), before.copy()
-            body()
-            ends.append((self.block, self.state))
-        self.block, self.state = outer, self.merge(ends)
+            ends.extend(body())
+        return ends
+
+    def here(self) -> list[End]:
+        """Return the present place as the end of a branch, if it is reached."""
+        return [] if self.state.dead else [(self.block, self.state)]
 
     def merge(self, ends: Sequence[End]) -> SymbolicState:
         """Merge several ends of branches into one state and return it."""

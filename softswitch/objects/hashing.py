@@ -138,28 +138,27 @@ def _xxh64_tail(result: int, data: bytes, position: int) -> int:
     return result
 
 
-_FACTORIES: dict[str, Callable[[], Hash]] = {
-    "crc8_custom": lambda: crc(0x07, 8, 0, 0, reflected=False),
-    "crc16": lambda: crc(0x8005, 16, 0, 0, reflected=True),
-    "crc16_custom": lambda: crc(0x8005, 16, 0, 0, reflected=True),
-    "crcCCITT": lambda: lambda data: binascii.crc_hqx(data, 0xFFFF),
-    "crc32": lambda: zlib.crc32,
-    "crc32_custom": lambda: zlib.crc32,
-    "crc64_custom": lambda: crc(0x1B, 64, 0, 0, reflected=True),
-    "csum16": lambda: csum16,
-    "cksum16": lambda: csum16,
-    "identity": lambda: identity,
-    "xor16": lambda: xor(16),
-    "xor32": lambda: xor(32),
-    "xxh64": lambda: xxh64,
-    "toeplitz": lambda: lambda _data: 0,  # its key is zero until a target-specific call sets one
-    "round_robin": round_robin,
-    "round_robin_consistent": round_robin_consistent,
+ALGORITHMS: dict[str, tuple[int, Callable[[], Hash]]] = {
+    "crc8_custom": (8, lambda: crc(0x07, 8, 0, 0, reflected=False)),
+    "crc16": (16, lambda: crc(0x8005, 16, 0, 0, reflected=True)),
+    "crc16_custom": (16, lambda: crc(0x8005, 16, 0, 0, reflected=True)),
+    "crcCCITT": (16, lambda: lambda data: binascii.crc_hqx(data, 0xFFFF)),
+    "crc32": (32, lambda: zlib.crc32),
+    "crc32_custom": (32, lambda: zlib.crc32),
+    "crc64_custom": (64, lambda: crc(0x1B, 64, 0, 0, reflected=True)),
+    "csum16": (16, lambda: csum16),
+    "cksum16": (16, lambda: csum16),
+    "identity": (64, lambda: identity),
+    "xor16": (16, lambda: xor(16)),
+    "xor32": (32, lambda: xor(32)),
+    "xxh64": (64, lambda: xxh64),
+    "toeplitz": (32, lambda: lambda _data: 0),  # its key is zero until a target-specific call sets one
+    "round_robin": (64, round_robin),
+    "round_robin_consistent": (64, round_robin_consistent),
 }
-
-ALGORITHMS = frozenset(_FACTORIES)
+"""By name: bits of the result, and maker."""
 
 
 def make(algorithm: str) -> Hash:
     """Return a new instance of a hash algorithm (some keep state)."""
-    return _FACTORIES[algorithm]()
+    return ALGORITHMS[algorithm][1]()

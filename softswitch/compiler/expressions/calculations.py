@@ -6,17 +6,15 @@ Source: behavioral-model's calculations.cpp and checksums.cpp.
 from __future__ import annotations
 
 from mrclab.softswitch.compiler.block import Ex, bits, constant
-from mrclab.softswitch.compiler.expressions.operators import arithmetic
 from mrclab.softswitch.compiler.flow import BranchScope
+from mrclab.softswitch.objects.hashing import ALGORITHMS
 from mrclab.softswitch.objects.runtime_api import PipelineError
 from mrclab.softswitch.p4 import program as p4
 from mrclab.softswitch.p4.layout import UNCUT
 
-_RESULT_BITS = {
-    "crc16": 16, "crc16_custom": 16, "crcCCITT": 16, "csum16": 16, "cksum16": 16, "xor16": 16,
-    "crc32": 32, "crc32_custom": 32, "xor32": 32, "toeplitz": 32, "crc8_custom": 8,
-    "identity": 64, "xxh64": 64, "crc64_custom": 64, "round_robin": 64, "round_robin_consistent": 64,
-}  # fmt: skip
+NO_BYTES = "b''"
+Piece = tuple[str, "int | str"]
+"""Code of a number, and its width in bits: a number, or the code of one."""
 
 
 class Calculations:
@@ -29,93 +27,63 @@ class Calculations:
     def calculation(self, name: str) -> Ex:
         """Return the code of a calculation's result."""
         calculation = self.program.calculations[name]
-        if calculation.algorithm not in _RESULT_BITS:
+        if calculation.algorithm not in ALGORITHMS:
             raise PipelineError(f"calculation {name}: hash algorithm {calculation.algorithm} is not supported")
         number = list(self.program.calculations).index(name)
         data = self.gather(calculation.inputs, calculation.payload)
-        return self.at.hoisted(bits(f"hash_{number}({data})", _RESULT_BITS[calculation.algorithm]))
+        return self.at.hoisted(bits(f"hash_{number}({data})", ALGORITHMS[calculation.algorithm][0]))
 
     def gather(self, inputs: tuple[tuple[p4.Expr, int], ...], payload: bool) -> str:
         """Return code for the bytes of a calculation's input; fields of invalid headers are left out."""
-        parts = [self._input(expr, width) for expr, width in inputs]
-        fixed = all(part is None or isinstance(part, tuple) for part in parts)
         tail = f" + {self._payload()}" if payload else ""
-        if fixed:
-            present = [part for part in parts if isinstance(part, tuple) and part[1]]
-            total = sum(width for _, width in present)
-            if not total:
-                return f"b''{tail}"
-            return f"{pack(present, total)}{tail}"
-        return self._gather_dynamic(inputs, tail)
+        guards = [self._guard(expr) for expr, _ in inputs]
+        parts = [
+            (guard, self._pieces(expr, width))
+            for guard, (expr, width) in zip(guards, inputs, strict=True)
+            if guard.value != 0
+        ]
+        fixed: list[tuple[str, int]] = []
+        for guard, pieces in parts:
+            if guard.value is None or any(isinstance(width, str) for _, width in pieces):
+                return self._gather_dynamic(parts, tail)
+            fixed.extend((code, width) for code, width in pieces if isinstance(width, int) and width)
+        return f"{pack(fixed) if fixed else NO_BYTES}{tail}"
 
-    def _input(self, expr: p4.Expr, width: int) -> tuple[str, int] | bool | None:  # noqa: PLR0911 - one case per kind
-        """Return an input's code and width; None if it is left out, False if only known at run time."""
-        if isinstance(expr, p4.Const):
-            return f"{expr.value & ((1 << width) - 1):#x}", width
+    def _guard(self, expr: p4.Expr) -> Ex:
+        """Return whether an input is there: its header is valid."""
         if isinstance(expr, p4.FieldRef):
-            if expr.name != "$valid$" and self.program.field(expr).varbit:
-                return False
-            known = self.at.state.headers[expr.header].valid
-            if known is False:
-                return None
-            ex = self.at.read(expr)
-            if ex.low < 0:
-                ex = arithmetic("&", ex, constant((1 << width) - 1))
-            return (ex.operand, width) if known else False
+            return self.at.valid(expr.header)
+        return self.at.valid(expr.name) if isinstance(expr, p4.HeaderRef) else constant(1)
+
+    def _pieces(self, expr: p4.Expr, width: int) -> list[Piece]:
+        """Return the pieces of an input: a header's fields, or one."""
+        if isinstance(expr, p4.Const):
+            return [(f"{expr.value & ((1 << width) - 1):#x}", width)]
         if isinstance(expr, p4.HeaderRef):
-            known = self.at.state.headers[expr.name].valid
-            if known is False:
-                return None
-            kind = self.program.headers[expr.name].type
-            if not known or kind.varbit:
-                return False
-            pairs = [(self.at.unsigned(expr.name, f), f.width) for f in kind.fields]
-            return f"({self._joined(pairs)})", kind.bits
-        return self.at.expr(expr).operand, width
+            return [self._field(expr.name, field) for field in self.program.headers[expr.name].type.fields]
+        if isinstance(expr, p4.FieldRef) and expr.name != "$valid$":
+            return [self._field(expr.header, self.program.field(expr))]
+        return [(self.at.expr(expr).operand, width)]
 
-    @staticmethod
-    def _joined(pairs: list[tuple[str, int]]) -> str:
-        below, terms = 0, []
-        for code, width in reversed(pairs):
-            terms.append(f"{code} << {below}" if below else code)
-            below += width
-        return " | ".join(reversed(terms))
+    def _field(self, header: str, field: p4.Field) -> Piece:
+        if not field.varbit:
+            return self.at.unsigned(header, field), field.width
+        code = self.at.read_varbit(p4.FieldRef(header, field.name))
+        return f"int_from({code}, 'big')", f"(len({code}) << 3)"
 
-    def _gather_dynamic(self, inputs: tuple[tuple[p4.Expr, int], ...], tail: str) -> str:
-        """Emit code that collects the input in an integer, header by header; return the code of its bytes."""
+    def _gather_dynamic(self, parts: list[tuple[Ex, list[Piece]]], tail: str) -> str:
+        """Emit code that collects the input in an integer, part by part; return the code of its bytes."""
         value, width = self.at.temporary(), self.at.temporary()
         self.at.line(f"{value} = {width} = 0")
-        for expr, bits_wide in inputs:
-            header = expr.header if isinstance(expr, p4.FieldRef) else getattr(expr, "name", None)
-            guard = self.at.valid(header) if isinstance(expr, p4.FieldRef | p4.HeaderRef) and header else constant(1)
-            pieces = self._dynamic_pieces(expr, bits_wide)
+        for guard, pieces in parts:
 
-            def add(pieces: list[tuple[str, str]] = pieces) -> None:
+            def add(pieces: list[Piece] = pieces) -> None:
                 for code, count in pieces:
                     self.at.line(f"{value} = {value} << {count} | {code}")
                     self.at.line(f"{width} += {count}")
 
             self.at.branch(guard, add)
         return f"({value} << (-{width} & 7)).to_bytes(({width} + 7) >> 3, 'big'){tail}"
-
-    def _dynamic_pieces(self, expr: p4.Expr, width: int) -> list[tuple[str, str]]:
-        if isinstance(expr, p4.FieldRef):
-            fields: tuple[p4.Field, ...] = (self.program.field(expr),)
-            header = expr.header
-        elif isinstance(expr, p4.HeaderRef):
-            fields, header = self.program.headers[expr.name].type.fields, expr.name
-        else:
-            part = self._input(expr, width)
-            assert isinstance(part, tuple)
-            return [(part[0], str(width))]
-        pieces = []
-        for field in fields:
-            if field.varbit:
-                code = self.at.read_varbit(p4.FieldRef(header, field.name))
-                pieces.append((f"int_from({code}, 'big')", f"(len({code}) << 3)"))
-            else:
-                pieces.append((self.at.unsigned(header, field), str(field.width)))
-        return pieces
 
     def _payload(self) -> str:
         truncate = self.at.flag("truncate")
@@ -165,8 +133,9 @@ class Calculations:
                 self.at.branch(self.at.expr(checksum.condition), update)
 
 
-def pack(present: list[tuple[str, int]], total: int) -> str:
+def pack(present: list[tuple[str, int]]) -> str:
     """Return code that packs (code, width) pairs from the left, zero bits behind."""
+    total = sum(width for _, width in present)
     below = -total % 8
     terms = []
     for code, width in reversed(present):

@@ -166,11 +166,11 @@ class Deparser:
             if sum(width for _, width in group) % 8:
                 raise PipelineError(f"header {name}: a varbit that does not start at a byte is not supported")
             if group:
-                pieces.append(Piece(pack(group, sum(width for _, width in group))))
+                pieces.append(Piece(pack(group)))
             pieces.append(Piece(self.at.read_varbit(p4.FieldRef(name, field.name))))
             group = []
         if group:
-            pieces.append(Piece(pack(group, sum(width for _, width in group))))
+            pieces.append(Piece(pack(group)))
         return pieces
 
 
