@@ -138,14 +138,11 @@ class Primitives:
         if isinstance(target, p4.FieldRef):
             self.at.write(target, value)
         elif isinstance(target, p4.StackField):
-            stack = self.program.stacks[target.stack]
-            last = self.at.next_index(target.stack)
-            index = constant(last.value - 1) if last.value is not None else Ex(f"{last.operand} - 1", -1, last.high)
-            self._store_element(index, list(stack.elements), target.name, value)
+            self._store_element(*self.at.last_element(target), value)
         elif isinstance(target, p4.Operation) and target.op == "access_field" and target.left is not None:
             index, headers = self.at.element(target.left)
             name = self.program.headers[headers[0]].type.fields[target.number].name
-            self._store_element(index, headers, name, value)
+            self._store_element(index, [p4.FieldRef(header, name) for header in headers], value)
         else:
             assert isinstance(target, p4.RegisterRef)
             register = self.program.registers[target.array]
@@ -154,12 +151,9 @@ class Primitives:
                 f"{self.at.register(target.array)}[{index.code}] = {value.operand} & {(1 << register.width) - 1:#x}"
             )
 
-    def _store_element(self, index: Ex, headers: list[str], name: str, value: Ex) -> None:
-        if index.value is None and value.value is None:
-            name_of_value = self.at.temporary()
-            self.at.line(f"{name_of_value} = {value.code}")
-            value = Ex(name_of_value, value.low, value.high, atom=True)
-        self.headers.for_element(index, headers, lambda header: self.at.write(p4.FieldRef(header, name), value))
+    def _store_element(self, index: Ex, refs: list[p4.FieldRef], value: Ex) -> None:
+        value = self.at.hoisted(value) if index.value is None else value
+        self.headers.for_element(index, refs, lambda ref: self.at.write(ref, value))
 
     def _do_assign(self, call: p4.Primitive) -> None:
         target = call.args[0]

@@ -9,6 +9,7 @@ from mrclab.bench.switch.measure import program_seconds
 from mrclab.softswitch import pipeline
 from mrclab.softswitch.clock import SwitchClock
 from mrclab.softswitch.compiler import handover
+from mrclab.softswitch.inprocess import InProcess
 from mrclab.softswitch.objects import hashing
 from mrclab.softswitch.objects.match import matcher
 from mrclab.softswitch.objects.meters import GREEN, RED, YELLOW, RuntimeMeter
@@ -126,6 +127,26 @@ def test_arrays_that_would_fill_the_memory_are_refused_by_name():
 
     with pytest.raises(PipelineError, match="cells"):
         compile_program(damaged(change), 511)
+
+
+def test_a_field_of_the_last_union_of_a_stack_can_be_assigned():
+    def change(root):
+        kind = next(each for each in root["header_types"] if each["name"] == "ethernet_t")
+        headers = [{"name": f"u{n}", "id": 900 + n, "header_type": kind["name"], "metadata": False} for n in (0, 1)]
+        root["headers"] += headers
+        root["header_union_types"] = [{"name": "both", "id": 0, "headers": [["eth", kind["name"]]]}]
+        unions = [{"name": f"both{n}", "id": n, "union_type": "both", "header_ids": [900 + n]} for n in (0, 1)]
+        stack = {"name": "stack", "id": 0, "union_type": "both", "header_union_ids": [0, 1]}
+        root["header_unions"], root["header_union_stacks"] = unions, [stack]
+        target = {"type": "union_stack_field", "value": ["stack", "eth", kind["fields"][0][0]]}
+        call = {"op": "assign", "parameters": [target, {"type": "hexstr", "value": "0x1"}]}
+        next(each for each in root["actions"] if each["name"] == "externs64")["primitives"].append(call)
+        extract = {"op": "extract", "parameters": [{"type": "union_stack", "value": ["stack", "eth"]}]}
+        root["parsers"][0]["parse_states"][0]["parser_ops"].append(extract)
+        root["deparsers"][0]["order"] += ["u0", "u1"]
+
+    (copy,) = InProcess(damaged(change)).arrive(0, 1, bytes(40)).copies
+    assert copy.data == bytes(26 + 5) + b"\1" + bytes(8)  # behind ethernet and probe, the last byte of dst
 
 
 def test_cache_that_others_may_write_to_is_not_used(tmp_path, monkeypatch):

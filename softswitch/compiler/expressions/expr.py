@@ -277,20 +277,23 @@ class Scope:
             code = f"{options[number]} if {index.code} == {number} else {code}"
         return f"({code})"
 
+    def stack_headers(self, stack: str, member: str | None = None) -> list[str]:
+        """Return the headers of a stack's elements, or of their `member` where they are unions."""
+        elements = self.program.stacks[stack].elements
+        return [e if member is None else self.program.unions[e].members[member] for e in elements]
+
+    def last_element(self, node: p4.StackField) -> tuple[Ex, list[p4.FieldRef]]:
+        """Return the index of the last element of a stack, -1 if there is none, and the field in each element."""
+        refs = [p4.FieldRef(header, node.name) for header in self.stack_headers(node.stack, node.member)]
+        return arithmetic("-", self.next_index(node.stack), constant(1)), refs
+
     def _stack_field(self, node: p4.StackField) -> Ex:
         """Return a field of the last element of a stack; 0 if the stack is empty."""
-        stack = self.program.stacks[node.stack]
-        last = self.next_index(node.stack)
-        index = constant(last.value - 1) if last.value is not None else Ex(f"{last.operand} - 1", -1, last.high - 1)
-        headers = [
-            self.program.unions[e].members[node.member] if node.member is not None else e for e in stack.elements
-        ]
-        refs = [p4.FieldRef(header, node.name) for header in headers]
+        index, refs = self.last_element(node)
         if index.value is not None:
             return self.read(refs[index.value]) if index.value >= 0 else constant(0)
-        field = self.program.field(refs[0])
         code = self.choose(index, [self.read(ref).code for ref in refs], "0")
-        return self._typed(code, field)
+        return self._typed(code, self.program.field(refs[0]))
 
     def element(self, node: p4.Expr) -> tuple[Ex, list[str]]:
         """Return index and header names of a header expression: one header, or an element selected at run time."""

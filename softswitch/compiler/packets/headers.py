@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 from mrclab.softswitch.compiler.analysis.state import DIRTY, HeaderState, Known, Local, is_dirty
 from mrclab.softswitch.compiler.block import Ex, constant
 from mrclab.softswitch.compiler.expressions.operators import arithmetic, unary
-from mrclab.softswitch.compiler.flow import Body, BranchScope
+from mrclab.softswitch.compiler.flow import BranchScope
 from mrclab.softswitch.p4 import program as p4
+
+T = TypeVar("T")
 
 
 class HeaderOps:
@@ -24,17 +28,13 @@ class HeaderOps:
 
     # -- one header ---------------------------------------------------------------------------------------------------
 
-    def for_element(self, index: Ex, headers: list[str], body: Callable[[str], None]) -> None:
-        """Emit `body` for the header that `index` picks; nothing for an index out of range."""
+    def for_element(self, index: Ex, elements: list[T], body: Callable[[T], None]) -> None:
+        """Emit `body` for the header or field that `index` picks; nothing for an index out of range."""
         if index.value is not None:
-            if 0 <= index.value < len(headers):
-                body(headers[index.value])
+            if 0 <= index.value < len(elements):
+                body(elements[index.value])
             return
-
-        def arm(header: str) -> Body:
-            return lambda: body(header)
-
-        self.at.chain([(f"{index.code} == {number}", arm(header)) for number, header in enumerate(headers)])
+        self.at.chain([(f"{index.code} == {number}", partial(body, one)) for number, one in enumerate(elements)])
 
     def set_valid(self, header: str) -> None:
         """Emit setValid: a header that was not valid becomes valid with all fields zero."""

@@ -207,11 +207,8 @@ class ParserEmitter:
             self._extract_header(target.name, length)
             return
         assert isinstance(target, p4.StackRef | p4.StackField)
-        name = target.name if isinstance(target, p4.StackRef) else target.stack
-        elements = list(self.program.stacks[name].elements)
-        if isinstance(target, p4.StackField):
-            assert target.member is not None
-            elements = [self.program.unions[element].members[target.member] for element in elements]
+        name, member = (target.name, None) if isinstance(target, p4.StackRef) else (target.stack, target.member)
+        elements = self.at.stack_headers(name, member)
         index = self.at.next_index(name)
         self.at.branch(comparison(">=", index, constant(len(elements))), self._fail("StackOutOfBounds"))
         if self.at.state.dead:
