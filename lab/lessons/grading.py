@@ -1,5 +1,6 @@
 """The grade of a lesson, or of all."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,18 +10,23 @@ from mrclab.lab.lessons.parts import SEEDED
 
 
 def graded(number: int, file: Path | None, run_dir: Path, seed: int | None = None) -> tuple[list[str], bool]:
-    """Grade a lesson as `examined` does: lines, and whether it is done."""
+    """Grade a lesson as `examined` does; return lines of text, and True if the lesson is done."""
     lesson, checks = examined(number, file, run_dir, seed)
     lines = [f"Lesson {number}: {lesson.title}"]
     lines += [f"✓ {check.expected}" if check.ok else f"✗ {check.expected}: {check.missing}" for check in checks]
+    missing = _count(checks)
+    return [*lines, missing or "done"], not missing
+
+
+def _count(checks: Sequence[Check]) -> str:
+    """Return how many checks are not met, `2 of 5 missing`; empty where all are."""
     missing = sum(not check.ok for check in checks)
-    lines.append(f"{missing} of {len(checks)} missing" if missing else "done")
-    return lines, not missing
+    return f"{missing} of {len(checks)} missing" if missing else ""
 
 
 @dataclass(frozen=True)
 class LessonState:
-    """Progress of one lesson; `missing` is the first unmet requirement if it is not `ok`."""
+    """Progress of one lesson; `missing` is the reason if it is not `ok`."""
 
     lesson: int
     title: str
@@ -41,7 +47,7 @@ def progress(folder: Path, seed: int | None = None) -> list[LessonState]:
 
 
 def _missing(folder: Path, lesson: Lesson, seed: int | None) -> str:
-    """Return the first unmet requirement of a lesson; empty where it is done."""
+    """Return why a lesson is not done; empty where it is."""
     if not lesson.file:
         return f"asks the running lab or a result: mrclab grade {lesson.number}"
     found = sorted(folder.rglob(lesson.file))
@@ -50,11 +56,9 @@ def _missing(folder: Path, lesson: Lesson, seed: int | None) -> str:
     if not found:
         return f"no {lesson.file}"
     try:
-        checks = lesson.grade(found[0], seed if lesson.number in SEEDED else None)
+        return _count(lesson.grade(found[0], seed if lesson.number in SEEDED else None))
     except LabError as error:
         return str(error)
-    missing = sum(not check.ok for check in checks)
-    return f"{missing} of {len(checks)} missing" if missing else ""
 
 
 def examined(number: int, file: Path | None, run_dir: Path, seed: int | None = None) -> tuple[Lesson, list[Check]]:

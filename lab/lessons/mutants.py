@@ -19,7 +19,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _spoilt(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _broken_lab(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     from mrclab.lab.session.lab import Lab, StartedTraffic  # noqa: PLC0415 - loaded sooner, pytest compiles all of it
 
     mutant = request.config.getoption("--mrclab-mutant")
@@ -27,7 +27,7 @@ def _spoilt(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(Lab, "fault", _nothing)
     elif mutant == "bytes":
         outcome = StartedTraffic._outcome  # noqa: SLF001 - what every call ends in
-        monkeypatch.setattr(StartedTraffic, "_outcome", lambda flowing: outcome(flowing)._replace(intact=False))
+        monkeypatch.setattr(StartedTraffic, "_outcome", lambda started: outcome(started)._replace(intact=False))
 
 
 @contextmanager

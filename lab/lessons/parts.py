@@ -1,4 +1,4 @@
-"""Parts of learners: hosts, cable or switch that a lesson is about, drawn from a seed; without one, its text's own."""
+"""Exercises of the lessons: hosts, cable or switch, drawn from a learner's seed; without one, those of the text."""
 
 import random
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class RoutePart:
 
     @classmethod
     def drawn(cls, seed: int | None) -> "RoutePart":
-        """Draw a part."""
+        """Return the exercise of a learner."""
         if seed is None:
             return cls()
         draw = _generator(1, seed)
@@ -46,7 +46,7 @@ class SwitchPart:
 
     @classmethod
     def drawn(cls, seed: int | None) -> "SwitchPart":
-        """Draw a part."""
+        """Return the exercise of a learner."""
         if seed is None:
             return cls()
         draw = _generator(3, seed)
@@ -65,7 +65,7 @@ class CablePart:
 
     @classmethod
     def drawn(cls, number: int, seed: int | None) -> "CablePart":
-        """Draw a part of one of the lessons."""
+        """Return the exercise of a learner in one of the lessons."""
         if seed is None:
             return cls("t0-p1-1/t1-p1-2" if number == 5 else "t0-p2-1/t1-p2-1")
         draw = _generator(number, seed)

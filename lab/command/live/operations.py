@@ -152,11 +152,11 @@ def ask(run_dir: Path, op: str, seconds: float = 0.0, /, **arguments: Any) -> di
 
 
 def _ask(context: typer.Context, op: str, seconds: float = 0.0, /, **arguments: Any) -> dict[str, Any]:
-    with _adaptive(f"{op} …", seconds):
+    with _spinner(f"{op} …", seconds):
         if place := virtual(context.obj):
             return client.ask(place, "controller", RunError, request=op, seconds=seconds, arguments=arguments)
         if not (context.obj / _CONTROLLER).exists():
-            running_lab(context.obj)  # says what is wrong
+            running_lab(context.obj)  # LabError where none runs
         return ask(context.obj, op, seconds, **arguments)
 
 
@@ -174,7 +174,7 @@ def _print(
 
 
 @contextmanager
-def _adaptive(text: str, seconds: float) -> Iterator[None]:
+def _spinner(text: str, seconds: float) -> Iterator[None]:
     """Show a spinner on a terminal during a long operation."""
     if seconds and err.is_terminal:
         with err.status(text):

@@ -46,7 +46,7 @@ def watch(context: typer.Context, as_json: AsJson = False) -> None:
 
     place = running_dir(context.obj)
     if not (place / "fabric.yaml").exists():
-        operations.running_lab(context.obj)  # says what is wrong
+        operations.running_lab(context.obj)  # LabError where none runs
     watch_lab(place, (place / "fabric.yaml").exists, as_json)
 
 

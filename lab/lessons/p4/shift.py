@@ -1,6 +1,6 @@
 """Lesson 2: the learner's uN shift in P4, compiled by p4c where it is.
 
-Elsewhere the statement is put into the committed build in place of the action's one assignment (`p4statement`).
+Elsewhere its statements take the place of the action's one assignment in the committed build (`p4statement`).
 """
 
 import json
@@ -34,7 +34,7 @@ def grade(path: Path) -> list[Check]:
     """Compile, and send uSID lists through the program."""
     text = read(path)
     try:
-        config = _compiled(text) if shutil.which("p4c") else put_in(text)
+        config = _compiled(text) if shutil.which("p4c") else with_action(text)
     except p4build.BuildError as error:
         return [Check(False, "p4c compiles it", str(error))]
     except LabError as error:
@@ -42,8 +42,8 @@ def grade(path: Path) -> list[Check]:
     return [_shifts(config, name, usids) for name, usids in _LISTS.items()]
 
 
-def put_in(text: str) -> str:
-    """The committed build with the learner's statements in the action. LabError: they are not P4."""
+def with_action(text: str) -> str:
+    """Return the committed build with the learner's statements as its action; LabError where they are not P4."""
     program = json.loads(p4build.P4_JSON.read_text(encoding="utf-8"))
     (action,) = [action for action in program["actions"] if action["name"].endswith(f".{ACTION}")]
     (assignment,) = action["primitives"]
@@ -64,13 +64,13 @@ def _body(text: str) -> re.Match[str]:
 
 
 def spliced(text: str, ingress: str) -> str:
-    """The lab's ingress with the learner's action in it. LabError if there is none in `text`."""
+    """Return the lab's ingress with the learner's action in it; LabError if there is none in `text`."""
     body = _body(text)
     return _ITS_OWN.sub(lambda _old: body[0], ingress, count=1)
 
 
 def _compiled(text: str) -> str:
-    """The lab's program with the learner's action in it. BuildError: p4c refused it."""
+    """Compile the lab's program with the learner's action in it; BuildError where p4c refuses it."""
     from mrclab.topo.linux import paths  # noqa: PLC0415 - where there is p4c, there is Linux
 
     with tempfile.TemporaryDirectory(prefix=paths.folder_prefix()) as place:
@@ -97,7 +97,7 @@ def _shifts(config: str, name: str, usids: tuple[int, ...]) -> Check:
 
 
 def _reachable(sent: int) -> set[int]:
-    """First 48 bits that wrong shifts leave, so that their packets come out and can be looked at."""
+    """Return the first 48 bits that wrong shifts leave: routes for them let such packets out, to be examined."""
     shifted = (sent << 16) & ((1 << 128) - 1)
     locator = srv6.LOCATOR << 96
     return {sent >> 80, shifted >> 80, (locator | (sent & ((1 << 96) - 1)) >> 16) >> 80}

@@ -18,12 +18,12 @@ from mrclab.lab.scenario.scenario import Loaded
 from mrclab.lab.traffic.base import TrafficBase
 
 NAME = "prompt"
-_OVER = [{"kind": "integrity"}, {"kind": "qp_errors"}, {"kind": "health"}]
-_GOES_ON = _OVER[1:]  # data in flight is no mistake
+_EXPECT = [{"kind": "integrity"}, {"kind": "qp_errors"}, {"kind": "health"}]
+_EXPECT_WHILE_ACTIVE = _EXPECT[1:]  # bytes in flight have not arrived yet
 
 
 def write(session: LabSession, parent: Path) -> results.CollectedRun:
-    """A new directory below `parent`, with page and pictures. LabError where there is nothing to report, or no room."""
+    """Write a result directory below `parent`. LabError where there is nothing to report, or no room."""
     if not session.lab.workloads:
         raise LabError("nothing has been sent since the lab came up; begin with, for example, send h1 h3 16MiB")
     results.check_parent(parent)
@@ -43,12 +43,12 @@ def as_scenario(session: LabSession) -> Loaded:
         **session.setting,
         "fabric": session.world.fabric.spec.model_dump(mode="json", exclude_defaults=True),
         "traffic": [_traffic(each.entry, each.began, began) for each in session.lab.workloads.values()],
-        "expect": _GOES_ON if session.lab.active else _OVER,
+        "expect": _EXPECT_WHILE_ACTIVE if session.lab.active else _EXPECT,
     }
     faults = [_fault(fault, begin, end, began) for fault, begin, end in session.lab.injected]
     try:
         return scenario.from_data({**data, "faults": faults}, NAME)
-    except ScenarioError:  # of one name and began twice, or in an order that only hands can bring about
+    except ScenarioError:  # two faults of one name, or an order that no scenario can have: without the faults
         return scenario.from_data(data, NAME)
 
 
@@ -59,8 +59,8 @@ def _traffic(entry: TrafficBase, at: float | None, began: float) -> Mapping[str,
 
 def _fault(fault: FaultBase, begin: float, end: float | None, began: float) -> Mapping[str, Any]:
     fields = fault.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    over = {"until": _seconds(end, began)} if end is not None and isinstance(fault, LastingFault) else {}
-    return {**fields, "at": _seconds(begin, began), **over}
+    until = {"until": _seconds(end, began)} if end is not None and isinstance(fault, LastingFault) else {}
+    return {**fields, "at": _seconds(begin, began), **until}
 
 
 def _seconds(at: float, began: float) -> str:

@@ -31,7 +31,7 @@ class P4Tab:
             "api/p4/tables": lambda request: text.tables(self._switch(str(request["switch"]))),
             "api/p4/write": self._write,
             "api/p4/register": self._register,
-            "api/p4/program": self._put_in,
+            "api/p4/program": self._program_all,
             "api/p4/controller": self._controller,
             "api/p4/reset": self._reset,
             "api/grade": lambda request: learning.graded(int(request["number"]), str(request.get("text", "")), ()),
@@ -72,9 +72,9 @@ class P4Tab:
         self._switch(str(request["switch"])).runtime.program().register_write(name, index, value)
         return {"message": f"{name}[{index}] = {value}"}
 
-    def _put_in(self, request: dict[str, Any]) -> dict[str, str]:
+    def _program_all(self, request: dict[str, Any]) -> dict[str, str]:
         """Give all switches the lab's program with the learner's action in it, and the controller's entries again."""
-        self._program = shift.put_in(str(request["text"]))
+        self._program = shift.with_action(str(request["text"]))
         self._switches.clear()
         return {"message": "all switches run your action"}
 
