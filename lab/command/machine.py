@@ -17,13 +17,7 @@ from mrclab.lab.errors import Interrupted, LabError
 app = typer.Typer()
 out = console.standard()
 
-_BENCHMARKS = {
-    "host": "mrclab.bench.host",
-    "lab": "mrclab.bench.lab",
-    "switch": "mrclab.bench.switch",
-    "verbs": "mrclab.bench.verbs",
-    "sim": "mrclab.bench.sim",
-}
+_BENCHMARKS = ("host", "lab", "switch", "verbs", "sim")
 
 
 @app.command()
@@ -67,7 +61,7 @@ def bench(
     for name in [part] if part else _BENCHMARKS:
         if not part:
             out.rule(name, align="left")
-        ended = _run([sys.executable, "-m", _BENCHMARKS[name], *(options or [])])
+        ended = _run([sys.executable, "-m", f"mrclab.bench.{name}", *(options or [])])
         if ended == Interrupted.status:
             raise typer.Exit(ended)
         status |= ended

@@ -19,7 +19,6 @@ from mrclab.lab.errors import Interrupted, RunError, Unreachable
 from mrclab.lab.faults.action import FaultInjector
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.run.interrupts import Interrupts, guarded
-from mrclab.lab.run.mirror import Mirror
 from mrclab.lab.run.world import GONE, KINDS, Event, WorldOptions
 from mrclab.rpc.errors import RpcError, RpcUnavailable
 from mrclab.sim.links.crossings import Crossings
@@ -70,7 +69,7 @@ class VirtualWorld:
         self._slice = fabric.spec.sample_interval / _SLICES
         self._digest = ""
         self._event_queues: list[_EventQueue] = []
-        self._mirror: Follower | None = None
+        self._follower: Follower | None = None
         mapper = options.get("mapper")
         self._sim = SimWorld(
             fabric,
@@ -106,8 +105,8 @@ class VirtualWorld:
         self._check_interrupt()
         least = self.now + _MOMENT  # what was due a rounding error ago is due then
         self._pass_on(self._sim.run(max(least, min(until, self.now + self._slice))))
-        if self._mirror is not None:
-            self._mirror.write_now_and_then()
+        if self._follower is not None:
+            self._follower.write_now_and_then()
 
     def publish(self) -> None:
         """Queue all events that hosts have published, without letting time pass."""
@@ -124,13 +123,9 @@ class VirtualWorld:
             self.interrupted = True
             raise KeyboardInterrupt
 
-    def mirror(self, place: Path, *, keep: bool = False) -> None:
-        """Write fabric and history into a run directory as time passes, until stopped; LabError where that fails."""
-        self.follow(Mirror(self, place, keep=keep))
-
-    def follow(self, follower: "Follower") -> None:
-        """Attach a follower to the history until it is closed; one at a time."""
-        self._mirror = follower
+    def follow(self, follower: Follower) -> None:
+        """Attach a follower to the history until the world has ended; one at a time."""
+        self._follower = follower
 
     def call(self, node: str, op: str, /, **arguments: Any) -> dict[str, Any]:
         """Call a host or the `controller`; RunError names the node that refused and why."""
@@ -177,13 +172,13 @@ class VirtualWorld:
     def stop(self) -> None:
         """Stop the world: no further events."""
         self._sim.stop()
-        self.end_mirror()
+        self.end_following()
 
-    def end_mirror(self) -> None:
-        """Stop writing to the run directory."""
-        if self._mirror is not None:
-            self._mirror.close()
-            self._mirror = None
+    def end_following(self) -> None:
+        """Close the follower, which has the whole history then."""
+        if self._follower is not None:
+            self._follower.close()
+            self._follower = None
 
     def realtime(self) -> AbstractContextManager[None]:
         """Return an empty context: virtual time needs no time-outs."""
@@ -266,4 +261,4 @@ def virtual_world(fabric: Fabric, **options: Unpack[WorldOptions]) -> Iterator[V
         except KeyboardInterrupt:
             raise Interrupted("interrupted") from None
         finally:
-            world.end_mirror()
+            world.end_following()

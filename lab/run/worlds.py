@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from mrclab.topo.numbers import FULL_HEADER_BYTES
 from mrclab.topo.spec import FabricSpec
 
 if TYPE_CHECKING:
-    from mrclab.lab.scenario.scenario import Loaded
+    from mrclab.lab.scenario.scenario import Loaded, Scenario
     from mrclab.lab.traffic.base import TrafficBase
 
 WIRE_MIN_CYCLE = 0.05
@@ -98,80 +99,64 @@ def missing_packages() -> list[str]:
 
 
 def check(*runs: Loaded) -> None:
-    """Raise ScenarioError for each fault and link rate that its scenario's world does not support."""
-    mistakes = [text for loaded in runs if loaded.scenario.world == "sim" for text in _nothing_virtual(loaded)]
-    mistakes += [text for loaded in runs if loaded.scenario.world == "wire" for text in _beyond_the_wire(loaded)]
+    """Raise ScenarioError for all that its scenario's world does not support: faults, traffic, settings."""
+    mistakes = [f"{loaded.source}: {text}" for loaded in runs for text in _refusals(loaded)]
     if mistakes:
         raise ScenarioError(list(dict.fromkeys(mistakes)))
 
 
-def _nothing_virtual(loaded: Loaded) -> Iterator[str]:
-    for entry in loaded.scenario.traffic:
-        for why in entry.refusals("sim"):
-            yield f"{loaded.source}: traffic {entry.name}: {why}"
-    for fault in loaded.scenario.faults:
-        if "sim" not in fault.worlds:
-            yield f"{loaded.source}: fault {fault.name}: {no_kind_of(fault, 'sim')}; run it with --world wire"
+def _refusals(loaded: Loaded) -> Iterator[str]:
+    scenario, world = loaded.scenario, loaded.scenario.world
+    if world == "wire":
+        for field, why in itertools.chain(_virtual_settings(scenario), _virtual_fabric(loaded.fabric.spec)):
+            yield f"{field}: {why}"
+    for entry in scenario.traffic:
+        for why in entry.refusals(world):
+            yield f"traffic {entry.name}: {why}"
+    for fault in scenario.faults:
+        if world not in fault.worlds:
+            other = "sim" if world == "wire" else "wire"
+            yield f"fault {fault.name}: {no_kind_of(fault, world)}; run it with --world {other}"
 
 
-def _beyond_the_wire(loaded: Loaded) -> Iterator[str]:
-    mapper = loaded.scenario.mapper
-    if loaded.scenario.history == "none":
-        yield (
-            f"{loaded.source}: history: none: on the wire all figures are made of the history; leave it out,"
-            " or run with --world sim"
-        )
-    if loaded.scenario.trace is not None:
-        yield (
-            f"{loaded.source}: trace: on the wire `mrclab capture` records frames, and `mrclab packets` filters them;"
-            " leave it out, or run with --world sim"
-        )
+_LEAVE_OUT = "leave it out, or run it with --world sim"
+
+
+def _virtual_settings(scenario: Scenario) -> Iterator[tuple[str, str]]:
+    """Fields of a scenario that the wire does not support, each with the reason and the remedy."""
+    mapper, control = scenario.mapper, scenario.transport.control
+    if scenario.history == "none":
+        yield "history: none", f"on the wire all figures are made of the history; {_LEAVE_OUT}"
+    if scenario.trace is not None:
+        yield "trace", f"on the wire `mrclab capture` records frames, and `mrclab packets` filters them; {_LEAVE_OUT}"
     if mapper is not None and mapper.cycle < WIRE_MIN_CYCLE:
-        yield (
-            f"{loaded.source}: mapper.cycle {show_seconds(mapper.cycle)} is less than the"
-            f" {show_seconds(WIRE_MIN_CYCLE)} in which hosts of the wire can probe; raise it, or run with --world sim"
-        )
+        least = f"less than the {show_seconds(WIRE_MIN_CYCLE)} in which hosts of the wire can probe"
+        yield "mapper.cycle", f"{show_seconds(mapper.cycle)} is {least}; raise it, or run it with --world sim"
     if mapper is not None and (mapper.t1s or mapper.agents):
-        yield (
-            f"{loaded.source}: mapper.{'t1s' if mapper.t1s else 'agents'}: hosts of the wire all probe every path;"
-            " leave it out, or run with --world sim"
-        )
-    for entry in loaded.scenario.traffic:
-        for why in entry.refusals("wire"):
-            yield f"{loaded.source}: traffic {entry.name}: {why}"
-    if _needs_telemetry(loaded.scenario.transport):
-        yield (
-            f"{loaded.source}: transport.congestion_control: {loaded.scenario.transport.control} needs telemetry of the"
-            " switches, which those of the wire do not write; choose another, or run it with --world sim"
-        )
-    for fault in loaded.scenario.faults:
-        if "wire" not in fault.worlds:
-            yield f"{loaded.source}: fault {fault.name}: {no_kind_of(fault, 'wire')}; run it with --world sim"
-    for field, why in _virtual_fabric(loaded.fabric.spec):
-        yield f"{loaded.source}: fabric{field}: {why}"
+        yield f"mapper.{'t1s' if mapper.t1s else 'agents'}", f"hosts of the wire all probe every path; {_LEAVE_OUT}"
+    if _needs_telemetry(scenario.transport):
+        why = f"{control} needs telemetry of the switches, which those of the wire do not write"
+        yield "transport.congestion_control", f"{why}; choose another, or run it with --world sim"
 
 
 def _virtual_fabric(spec: FabricSpec) -> Iterator[tuple[str, str]]:
     """Fields of a fabric that the wire does not support, each with the reason and the remedy."""
-    instead = "leave it out, or run it with --world sim"
     if spec.beyond_p4:
-        yield "", spec.beyond_p4
+        yield "fabric", spec.beyond_p4
     if spec.queue.buffer:
-        yield ".queue.buffer", f"ports of the wire have queues of their own; {instead}"
+        yield "fabric.queue.buffer", f"ports of the wire have queues of their own; {_LEAVE_OUT}"
     if spec.links:
-        yield ".links", f"cables of the wire are all alike; {instead}"
+        yield "fabric.links", f"cables of the wire are all alike; {_LEAVE_OUT}"
     if spec.load_balancing != "ecmp":
-        yield ".load_balancing", f"{spec.load_balancing}: switches of the wire hash (ecmp); {instead}"
+        yield "fabric.load_balancing", f"{spec.load_balancing}: switches of the wire hash (ecmp); {_LEAVE_OUT}"
     if spec.nic_latency:
-        yield ".nic_latency", f"NICs of the wire are processes with delays of their own; {instead}"
+        yield "fabric.nic_latency", f"NICs of the wire are processes with delays of their own; {_LEAVE_OUT}"
     if spec.nic_jitter:
-        yield ".nic_jitter", f"delays of hosts of the wire come from their machine; {instead}"
+        yield "fabric.nic_jitter", f"delays of hosts of the wire come from their machine; {_LEAVE_OUT}"
     if spec.link.rate_pps > WIRE_MAX_PPS:
         most = WIRE_MAX_PPS * (spec.path_mtu + FULL_HEADER_BYTES) * 8
-        what = (
-            f"{spec.link.rate_pps} packets/s are more than the {WIRE_MAX_PPS} ({most / 1e6:.0f} Mb/s at this path_mtu)"
-        )
-        yield ".link", f"{what} that one cable of the wire carries; lower it, or run it with --world sim"
+        what = f"are more than the {WIRE_MAX_PPS} ({most / 1e6:.0f} Mb/s at this path_mtu) that one cable of the wire"
+        yield "fabric.link", f"{spec.link.rate_pps} packets/s {what} carries; lower it, or run it with --world sim"
 
 
 def _needs_telemetry(transport: TransportSpec) -> bool:

@@ -12,6 +12,7 @@ from mrclab.lab.command.display import progress as progressbar
 from mrclab.lab.errors import LabError
 from mrclab.lab.report.results import CollectedRun
 from mrclab.lab.run import runner, worlds
+from mrclab.lab.run.mirror import Mirror
 from mrclab.lab.run.virtual import VirtualWorld
 from mrclab.lab.run.world import World
 from mrclab.lab.scenario import scenario
@@ -175,7 +176,7 @@ class Watched:
             place = self._place or Path(
                 self._stack.enter_context(tempfile.TemporaryDirectory(prefix=paths.folder_prefix()))
             )
-            world.mirror(place, keep=self._place is not None)
+            world.follow(Mirror(world, place, keep=self._place is not None))
         if self._page is not None:
             self._page.show(place)
 
