@@ -383,17 +383,12 @@ class SimWorld:
         """The records that were written after the first `number`, as JSON lines, in the order of writing."""
         return self._lines.since(number)
 
-    def collect(self, directory: Path) -> None:
-        """Write inputs and history, once: the history is dropped from memory."""
-        self.snapshot(directory)
-        self._lines.clear()  # the file has everything from now on
-
     def hand_over(self) -> CompressedLog:
         """Return the history without writing it; it is dropped from memory here."""
         lines, self._lines = self._lines, CompressedLog()
         return lines
 
-    def snapshot(self, directory: Path) -> None:
+    def collect(self, directory: Path) -> None:
         """Write inputs and history so far: fabric.yaml, node/, log/, history.jsonl."""
         for folder in ("node", "log"):
             (directory / folder).mkdir(exist_ok=True)

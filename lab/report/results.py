@@ -93,7 +93,7 @@ def check_parent(parent: Path) -> None:
 def snapshot(world: World, loaded: Loaded, parent: Path) -> Path:
     """Write the results so far of a world that goes on; return the new directory. LabError where it does not fit."""
     try:
-        return _collect(world, loaded, parent, "", world.snapshot)
+        return _collect(world, loaded, parent, "")
     except OSError as error:
         raise LabError(f"the report could not be written to {parent}: {error.strerror}") from None
 
@@ -104,11 +104,11 @@ def collect(world: World, loaded: Loaded, parent: Path, reason: str) -> Path:
     Where that does not fit into `parent` it goes where temporary files go. LabError where it fits nowhere.
     """
     try:
-        return _collect(world, loaded, parent, reason, world.collect)
+        return _collect(world, loaded, parent, reason)
     except (OSError, LabError) as error:
         place = Path(tempfile.mkdtemp(prefix="mrclab-results-"))
         try:
-            return _collect(world, loaded, place, reason, world.collect)
+            return _collect(world, loaded, place, reason)
         except (OSError, LabError) as again:
             shutil.rmtree(place, ignore_errors=True)
             raise RunError(f"nothing of the run could be kept: {plain(error)}; nor elsewhere: {plain(again)}") from None
@@ -119,19 +119,19 @@ def elsewhere(directory: Path) -> Path:
     return Path(shutil.copytree(directory, Path(tempfile.mkdtemp(prefix="mrclab-results-")) / directory.name))
 
 
-def _collect(world: World, loaded: Loaded, parent: Path, reason: str, take: Callable[[Path], None]) -> Path:
+def _collect(world: World, loaded: Loaded, parent: Path, reason: str) -> Path:
     directory = new_directory(parent, loaded.scenario.name)
     try:
-        _fill(directory, world, loaded, reason, take)
+        _fill(directory, world, loaded, reason)
     except OSError:
         shutil.rmtree(directory, ignore_errors=True)
         raise
     return directory
 
 
-def _fill(directory: Path, world: World, loaded: Loaded, reason: str, take: Callable[[Path], None]) -> None:
+def _fill(directory: Path, world: World, loaded: Loaded, reason: str) -> None:
     _write_scenario(directory, loaded)
-    take(directory)
+    world.collect(directory)
     info = {
         "scenario": loaded.scenario.name,
         "base": loaded.base_name,

@@ -68,6 +68,7 @@ class VirtualWorld:
         self.interrupted = False  # set by a signal that was reported
         self._slice = fabric.spec.sample_interval / _SLICES
         self._digest = ""
+        self._stopped = False
         self._event_queues: list[_EventQueue] = []
         self._follower: Follower | None = None
         mapper = options.get("mapper")
@@ -82,7 +83,7 @@ class VirtualWorld:
         )
         sim = self._sim
         self.record, self.history_since, self.hand_over = sim.record, sim.history_since, sim.hand_over
-        self.snapshot, self.last_output = sim.snapshot, sim.last_output
+        self.last_output = sim.last_output
         self.stuck, self.deadlocked, self.open_loop = sim.stuck, sim.deadlocked, sim.open_loop
         sim.check_interrupt = self._check_interrupt
         interrupts.on_deferred = self._sim.halt
@@ -171,6 +172,7 @@ class VirtualWorld:
 
     def stop(self) -> None:
         """Stop the world: no further events."""
+        self._stopped = True
         self._sim.stop()
         self.end_following()
 
@@ -192,9 +194,9 @@ class VirtualWorld:
         return {**facts, "history_sha256": self._digest} if self._digest else facts
 
     def collect(self, directory: Path) -> None:
-        """Write inputs and history; `facts` then has the digest of the history."""
+        """Write inputs and history so far; of a world that was stopped `facts` then has the history's digest."""
         self._sim.collect(directory)
-        if self._keeps_history:
+        if self._keeps_history and self._stopped:
             self._digest = history.digest(directory / "history.jsonl")
 
 

@@ -111,13 +111,10 @@ class World(FaultContext, Protocol):
         """Return the facts for a report: `world`, `target`, `real_time`, `bring_up_seconds`."""
 
     def collect(self, directory: Path) -> None:
-        """Write inputs and history: fabric.yaml, node/, log/, history.jsonl."""
+        """Write inputs and history so far: fabric.yaml, node/, log/, history.jsonl. The world may go on."""
 
     def hand_over(self) -> CompressedLog:
         """Return the history of a stopped world from memory, unwritten; RunError where it is in files."""
-
-    def snapshot(self, directory: Path) -> None:
-        """Write inputs and history so far, of a world that goes on."""
 
 
 def record_counters(world: FaultContext) -> None:

@@ -10,11 +10,14 @@ import pytest
 from mrclab.lab.errors import LabError, RunError
 from mrclab.lab.history import HistoryWriter
 from mrclab.lab.report import results
+from mrclab.lab.run.virtual import virtual_world
 from mrclab.lab.run.wire import watchdog, wireworld
 from mrclab.lab.run.wire.watch import Watch
 from mrclab.lab.run.wire.watchdog import Watchdog, deleted_files
 from mrclab.lab.scenario.scenario import loads
 from mrclab.topo.errors import EmulationError
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec
 
 LOADED = loads(
     """\
@@ -134,6 +137,22 @@ def test_results_that_do_not_fit_go_elsewhere_whole_and_nothing_half_stays(tmp_p
     assert list(full.iterdir()) == []
     with pytest.raises(RunError, match=r"nothing of the run could be kept: [^\[]*$"):
         results.collect(Leaves(lambda _: True), LOADED, full, "")
+
+
+def test_a_history_that_just_fitted_is_whole_where_the_results_go_instead(tmp_path, monkeypatch):
+    monkeypatch.setattr(results.tempfile, "tempdir", str(tmp_path))
+    whole, refusals = results.machine.versions, [OSError(28, "No space left on device")]
+    monkeypatch.setattr(results.machine, "versions", lambda: whole() if not refusals else _raise(refusals.pop()))
+    with virtual_world(Fabric(FabricSpec(planes=1, t0s=2, t1s=1, hosts_per_t0=1))) as world:
+        world.pause(0.01)
+        world.stop()
+        directory = results.collect(world, LOADED, tmp_path / "full", "")
+    assert (directory / "history.jsonl").stat().st_size
+    assert tmp_path / "full" not in directory.parents
+
+
+def _raise(error):
+    raise error
 
 
 @pytest.mark.parametrize(("begun", "kind"), [(True, RunError), (False, EmulationError)])

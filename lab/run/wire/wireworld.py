@@ -232,15 +232,11 @@ class WireWorld(LabClients):
             "bring_up_seconds": round(self.bring_up_seconds, 3),
         }
 
-    def collect(self, directory: Path) -> None:
-        """Copy the run directory of the stopped lab; nothing is written after it."""
-        self.snapshot(directory)
-
     def hand_over(self) -> CompressedLog:
         """Refuse: every process writes a file of its own."""
         raise RunError("the history of real frames is in files; run it in virtual time, with --world sim")
 
-    def snapshot(self, directory: Path) -> None:
+    def collect(self, directory: Path) -> None:
         """Copy the run directory as it is, without lines that are being written."""
         fabricfile.store(self.fabric.spec, directory / "fabric.yaml")
         for path, content in self._rescued.items():
