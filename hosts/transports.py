@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
-from mrclab.hosts.mrc.packets import codec as mrc
+from mrclab.hosts.mrc.packets import packet as mrc
 from mrclab.hosts.roce import packets as roce
 from mrclab.topo.config.nodeconfig import NodeConfig
 from mrclab.topo.economy import Secrets, SeededSecrets

@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from mrclab.hosts.mrc.evs.paths import Ends, EvRoute, content_headers
-from mrclab.hosts.mrc.packets import codec as mrc
 from mrclab.hosts.mrc.packets import headers as h
-from mrclab.hosts.mrc.packets.packet import MrcPacket, MrcParser
+from mrclab.hosts.mrc.packets.packet import MrcCodec, MrcPacket, MrcParser
 from mrclab.hosts.mrc.recovery.sent import SentPacket
 from mrclab.hosts.nic import interface
 from mrclab.hosts.rdma.errors import DiscardError
@@ -200,18 +199,6 @@ def _packed(packet: MrcPacket) -> bytes:
     return body + wire.IMMEDIATE.pack(packet.imm) if packet.op in h.WITH_IMM else body
 
 
-class ObjectCodec(mrc.MrcCodec):
-    """Codec of frames as objects."""
-
-    def path(self, value: int, port: int, macs: bytes, ends: Ends) -> ObjectPath:
-        """A path."""
-        return ObjectPath(value, port, macs, ends)
-
-    def parser(self, port: int, route: bytes, address: bytes, verifier: Verifier) -> ObjectParser:
-        """The parser of a port."""
-        return ObjectParser(port, route, address, verifier)
-
-
 # --- RoCEv2 -----------------------------------------------------------------------------------------------------------
 
 
@@ -277,4 +264,4 @@ def parse(frame: Any, port: int, address: bytes, icrc: Verifier) -> rp.RocePacke
     return packet
 
 
-OBJECTS: Final = Codecs(ObjectCodec(), rp.RoceCodec(ObjectPlainPath, parse))
+OBJECTS: Final = Codecs(MrcCodec(ObjectPath, ObjectParser), rp.RoceCodec(ObjectPlainPath, parse))

@@ -20,8 +20,7 @@ from mrclab.experiments.explore.draws import Draws
 from mrclab.experiments.explore.packets import Flight
 from mrclab.experiments.explore.worlds import Space
 from mrclab.hosts.mrc.evs.paths import Ends, EvRoute
-from mrclab.hosts.mrc.packets.codec import MrcCodec
-from mrclab.hosts.mrc.packets.packet import MrcParser
+from mrclab.hosts.mrc.packets.packet import MrcCodec, MrcParser
 from mrclab.hosts.mrc.peers import OwnSide
 from mrclab.hosts.rdma.completion import WorkCompletion
 from mrclab.hosts.rdma.settings import QpSettings

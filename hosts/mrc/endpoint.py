@@ -21,8 +21,8 @@ from mrclab.hosts.mrc.evs.ev import Denier
 from mrclab.hosts.mrc.evs.evset import EvSet
 from mrclab.hosts.mrc.evs.plane import pick
 from mrclab.hosts.mrc.packets import headers as h
-from mrclab.hosts.mrc.packets.codec import WIRE, MrcCodec
 from mrclab.hosts.mrc.packets.controlqueue import ControlQueue, MrcPort
+from mrclab.hosts.mrc.packets.packet import WIRE, MrcCodec
 from mrclab.hosts.mrc.peers import Peer, PeerTable, plane_mask
 from mrclab.hosts.mrc.provider import MrcProvider
 from mrclab.hosts.mrc.qp import MrcQueuePair

@@ -315,7 +315,7 @@ class EndpointOps:
             self._on_response(packet, peer, now)
 
     def _on_request(self, packet: MrcPacket, peer: Peer | None, now: float) -> None:
-        request = packet.request()
+        request: h.EndpointRequest = packet.content
         if peer is None:
             return  # no template leads there
         if request.op == h.EndpointOp.CREDIT_REQUEST:
@@ -343,7 +343,7 @@ class EndpointOps:
 
     def _on_response(self, packet: MrcPacket, peer: Peer, now: float) -> None:
         """Handle a response; its port mask counts if requested after the last report of that peer's ports."""
-        response = packet.response()
+        response: h.EndpointResponse = packet.content
         if response.op == h.EndpointOp.PORT_STATUS_UPDATE:
             update = self._updates.get(packet.source)
             if update is None or update.request_id != packet.psn:

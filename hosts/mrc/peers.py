@@ -10,7 +10,7 @@ from typing import Any, Final
 from mrclab.hosts.mrc.cc import PathFacts, Qpcc, controller, path_facts
 from mrclab.hosts.mrc.evs.paths import Ends, EvRoute
 from mrclab.hosts.mrc.evs.plane import pick
-from mrclab.hosts.mrc.packets.codec import MrcCodec
+from mrclab.hosts.mrc.packets.packet import MrcCodec
 from mrclab.hosts.mrc.settings import MrcQpSettings, usual_settings
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.packets.path import cable_macs

@@ -291,7 +291,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
         """Handle a SACK for the sending half."""
         if self.state is not _RTS:
             return
-        sack = packet.sack()
+        sack: h.Sack = packet.content
         sent_at = None
         if sack.probe_reply:
             sent_at = self.prober.on_reply(sack.offset, sack.mark, now)
@@ -307,7 +307,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
         """Handle a NACK for the sending half."""
         if self.state is not _RTS:
             return
-        nack = packet.nack()
+        nack: h.Nack = packet.content
         if nack.reason == h.Reason.UNEXP_EVENT:
             self._ended_by_peer(nack.psn, "REM_OP_ERR", "the peer reported an unexpected event", now)
         else:
@@ -317,7 +317,8 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
         """Handle a Transport ACK or NAK."""
         if self.state is not _RTS:
             return
-        syndrome = packet.ack().syndrome
+        ack: h.Ack = packet.content
+        syndrome = ack.syndrome
         if syndrome >> 5 == 0:
             self.requestor.on_ack(packet.psn, now)
         else:
@@ -334,7 +335,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
     def on_probe(self, packet: MrcPacket, now: float) -> None:
         """Handle a reliability probe for the receiving half."""
         if self.state in {QpState.RTR, QpState.RTS}:
-            self.responder.on_probe(packet, packet.probe(), now)
+            self.responder.on_probe(packet, packet.content, now)
 
     # --- views ------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ Bits that the public record leaves open are zero on sending and ignored on recei
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 from struct import Struct
 from typing import ClassVar, Final
@@ -328,3 +329,14 @@ class EndpointResponse(Content):
         """Read EETH at offset `at`; struct.error where the packet is too short."""
         op, entropy, mask, ts, _unit, service = EETH.unpack_from(packet, at)
         return EndpointResponse(op, entropy, mask, ts, service)
+
+
+CONTENTS: Final[dict[int, Callable[[memoryview, int], Content]]] = {
+    MrcOpcode.ACK: Ack.unpack,
+    MrcOpcode.ENDPOINT_REQUEST: EndpointRequest.unpack,
+    MrcOpcode.ENDPOINT_RESPONSE: EndpointResponse.unpack,
+    MrcOpcode.SACK: Sack.unpack,
+    MrcOpcode.NACK: Nack.unpack,
+    MrcOpcode.PROBE: Probe.unpack,
+}
+"""Readers of control packets by opcode."""

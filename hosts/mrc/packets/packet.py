@@ -10,9 +10,10 @@ by the bytes themselves.
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
+from mrclab.hosts.mrc.evs.paths import EvRoute
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.rdma.errors import DiscardError
 from mrclab.hosts.rdma.packets import wire
@@ -71,50 +72,16 @@ class MrcPacket:
     entropy: int
     nominal: int  # UDP length + 40
     end: int  # offset of the ICRC
-    body_at: int  # offset of the payload, or of what follows BTH
+    body_at: int  # offset of the payload
     size: int  # payload bytes
     timestamp: int
-    content: h.Content | None  # of a control packet that was not sent as bytes
+    content: Any  # of a control packet: the Content of its opcode; None for other opcodes
     dma_length: int
     imm: int
     msn: int
     rqmsn: int
     rkey: int
     va: int
-
-    def sack(self) -> h.Sack:
-        """Read or decode a SACK; struct.error where it is too short."""
-        content = self.content
-        return content if isinstance(content, h.Sack) else h.Sack.unpack(self.view, self.body_at)
-
-    def nack(self) -> h.Nack:
-        """A NACK likewise."""
-        content = self.content
-        return content if isinstance(content, h.Nack) else h.Nack.unpack(self.view, self.body_at)
-
-    def ack(self) -> h.Ack:
-        """A Transport ACK or NAK likewise."""
-        content = self.content
-        return content if isinstance(content, h.Ack) else h.Ack.unpack(self.view, self.body_at)
-
-    def probe(self) -> h.Probe:
-        """A reliability probe likewise."""
-        content = self.content
-        return content if isinstance(content, h.Probe) else h.Probe.unpack(self.view, self.body_at)
-
-    def request(self) -> h.EndpointRequest:
-        """An endpoint request likewise."""
-        content = self.content
-        if isinstance(content, h.EndpointRequest):
-            return content
-        return h.EndpointRequest.unpack(self.view, self.body_at)
-
-    def response(self) -> h.EndpointResponse:
-        """An endpoint response likewise."""
-        content = self.content
-        if isinstance(content, h.EndpointResponse):
-            return content
-        return h.EndpointResponse.unpack(self.view, self.body_at)
 
 
 class _Start(NamedTuple):
@@ -144,7 +111,7 @@ class MrcParser:
         self._known: dict[bytes, _Start] = {}
 
     def parse(self, frame: bytes | bytearray | memoryview) -> MrcPacket:
-        """Parse a frame; DiscardError names the counter of a frame that is discarded."""
+        """Parse a frame; DiscardError names the counter of a discarded one, struct.error: its headers are cut off."""
         view = memoryview(frame)
         start = view[: h.BTH_AT].tobytes()
         known = self._known.get(start) or self._learn(view, start)
@@ -232,7 +199,6 @@ def _parse_bth(packet: MrcPacket) -> int:
     packet.dqpn = dqpn & PSN_MASK
     packet.flags = flags_psn >> 24
     packet.psn = flags_psn & PSN_MASK
-    packet.body_at = h.BODY_AT
     packet.content = None
     packet.timestamp = 0
     packet.size = 0
@@ -253,6 +219,10 @@ def _parse_other(packet: MrcPacket) -> None:
     pad = _parse_bth(packet)
     if packet.op in h.WRITES:
         _parse_write(packet, pad)
+        return
+    unpack = h.CONTENTS.get(packet.op)
+    if unpack is not None:
+        packet.content = unpack(packet.view, h.BODY_AT)
 
 
 def _parse_write(packet: MrcPacket, pad: int) -> None:
@@ -280,3 +250,13 @@ def _parse_write(packet: MrcPacket, pad: int) -> None:
     packet.size = packet.end - pad - at
     if packet.size < 0:
         raise DiscardError("malformed")
+
+
+class MrcCodec(NamedTuple):
+    """Frame codec: frames of `path`, read by the peer's `parser`; bytes on the wire, objects in simulation."""
+
+    path: type[EvRoute]
+    parser: type[MrcParser]
+
+
+WIRE: Final = MrcCodec(EvRoute, MrcParser)
