@@ -14,6 +14,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from typing_extensions import override
+
 from mrclab.hosts.mrc.evs.paths import EvRoute
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.packet import MrcPacket
@@ -58,38 +60,6 @@ class OpItem:
         return path.packet(traffic_class, self.op, h.ENDPOINT_QPN, self.request_id, self.content(now))
 
 
-class _UpdateItem(OpItem):
-    """A Port Status Update with the mask of the moment when a port takes it."""
-
-    __slots__ = ("_endpoint", "_update")
-
-    def __init__(self, endpoint: MrcEndpoint, update: _Update) -> None:
-        super().__init__(h.MrcOpcode.ENDPOINT_REQUEST, update.request_id)
-        self._endpoint = endpoint
-        self._update = update
-
-    def content(self, now: float) -> h.Content:
-        """An ERTH with the port mask."""
-        self._update.queued = False
-        mask = self._endpoint.port_mask
-        return h.EndpointRequest(h.EndpointOp.PORT_STATUS_UPDATE, mask, h.timestamp(now))
-
-
-class _ProbeItem(OpItem):
-    """An EV probe."""
-
-    __slots__ = ("_probe",)
-
-    def __init__(self, probe: _Probe, request_id: int, path: EvRoute, data_class: bool) -> None:
-        super().__init__(h.MrcOpcode.ENDPOINT_REQUEST, request_id, path, data_class)
-        self._probe = probe
-
-    def content(self, now: float) -> h.Content:
-        """An ERTH without a mask."""
-        self._probe.sent_at = now
-        return h.EndpointRequest(h.EndpointOp.EV_PROBE, 0, h.timestamp(now))
-
-
 class _ResponseItem(OpItem):
     """The response to a request."""
 
@@ -103,8 +73,8 @@ class _ResponseItem(OpItem):
         self._stamp = request.timestamp
         self._came_at = now
 
+    @override
     def content(self, now: float) -> h.Content:
-        """An EETH with the port mask and the service time."""
         delay = int((now - self._came_at) * 1e9)
         return h.EndpointResponse(
             self._kind, self._entropy, self._endpoint.reported_mask, self._stamp, min(max(delay, 0), 0xFFFFFFFF)
@@ -123,31 +93,51 @@ class ProbeResult:
         self.port: int | None = None  # that the response came in by
 
 
-class _Update:
-    """Port state to send to a peer."""
+class _Update(OpItem):
+    """A Port Status Update to a peer, with the mask of the moment when a port takes it; repeated until answered."""
 
-    __slots__ = ("peer", "queued", "request_id", "requested_at", "timer", "tries")
+    __slots__ = ("_endpoint", "peer", "queued", "requested_at", "timer", "tries")
 
-    def __init__(self, peer: Peer, request_id: int, requested_at: float, timer: Timer) -> None:
+    def __init__(self, endpoint: MrcEndpoint, peer: Peer, requested_at: float, timer: Timer) -> None:
+        super().__init__(h.MrcOpcode.ENDPOINT_REQUEST, peer.updates_sent)
+        self._endpoint = endpoint
         self.peer = peer
-        self.request_id = request_id
         self.requested_at = requested_at
         self.timer = timer
         self.tries = 0
         self.queued = False  # waits for a port
 
+    @override
+    def content(self, now: float) -> h.Content:
+        self.queued = False
+        return h.EndpointRequest(h.EndpointOp.PORT_STATUS_UPDATE, self._endpoint.port_mask, h.timestamp(now))
 
-class _Probe:
-    """An EV probe without a response so far."""
+
+class _Probe(OpItem):
+    """An EV probe to be sent, or without a response so far."""
 
     __slots__ = ("done", "peer", "result", "sent_at", "timer")
 
-    def __init__(self, peer: Peer, timer: Timer, result: ProbeResult, done: Callable[[ProbeResult], None]) -> None:
+    def __init__(
+        self,
+        request_id: int,
+        path: EvRoute,
+        data_class: bool,
+        peer: Peer,
+        timer: Timer,
+        done: Callable[[ProbeResult], None],
+    ) -> None:
+        super().__init__(h.MrcOpcode.ENDPOINT_REQUEST, request_id, path, data_class)
         self.peer = peer
         self.timer = timer
-        self.result = result
+        self.result = ProbeResult(path.value)
         self.done = done
         self.sent_at = 0.0
+
+    @override
+    def content(self, now: float) -> h.Content:
+        self.sent_at = now
+        return h.EndpointRequest(h.EndpointOp.EV_PROBE, 0, h.timestamp(now))
 
 
 class _PortQuery:
@@ -189,7 +179,7 @@ class EndpointOps:
         peer.updates_sent = peer.updates_sent + 1 & _ID_MASK
         address = peer.address_bytes
         timer = self._endpoint.timers.timer(partial(self._repeat_update, address))
-        update = self._updates[address] = _Update(peer, peer.updates_sent, now, timer)
+        update = self._updates[address] = _Update(self._endpoint, peer, now, timer)
         self._send_update(update, now)
 
     def probe(
@@ -208,10 +198,10 @@ class EndpointOps:
         while request_id in self._probes:
             request_id = request_id + 1 & _ID_MASK
         self._next_id = request_id
-        timer = self._endpoint.timers.timer(partial(self._expire, request_id))
-        probe = self._probes[request_id] = _Probe(peer, timer, ProbeResult(path.value), done)
+        timer = self._endpoint.timers.timer(partial(self._end_probe, request_id))
+        probe = self._probes[request_id] = _Probe(request_id, path, not control, peer, timer, done)
         timer.arm(now + timeout)
-        self._endpoint.control.send(_ProbeItem(probe, request_id, path, not control), peer, path.port)
+        self._endpoint.control.send(probe, peer, path.port)
 
     def query_ports(self, peer: Peer, now: float, at_once: bool = False) -> None:
         """Query a peer about ports that it reported down, repeatedly while data waits for it.
@@ -262,7 +252,7 @@ class EndpointOps:
         if not update.queued:
             update.queued = True
             port = ports[update.tries % len(ports)]
-            endpoint.control.send(_UpdateItem(endpoint, update), update.peer, port)
+            endpoint.control.send(update, update.peer, port)
         if update.tries == _UPDATE_TRIES + 1:
             endpoint.log({"kind": "port.update.unanswered", "peer": update.peer.text})
         doublings = min(max(0, update.tries - _UPDATE_TRIES), 16)
@@ -295,10 +285,7 @@ class EndpointOps:
         path = peer.control_path(planes[place], uplinks[turn % len(uplinks)])
         self.probe(peer, path, _QUERY_TIMEOUT_RTTS * peer.template.base_rtt, ignore_result, now, control=True)
 
-    def _expire(self, request_id: int, _now: float) -> None:
-        self._end_probe(request_id)
-
-    def _end_probe(self, request_id: int) -> None:
+    def _end_probe(self, request_id: int, _now: float = 0.0) -> None:
         """End a probe that was answered or timed out."""
         probe = self._probes.pop(request_id)
         probe.timer.cancel()

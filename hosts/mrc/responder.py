@@ -56,20 +56,6 @@ class _DelayedSackTimer(Timer):
         self._responder.on_delayed_sack(now)
 
 
-class _InactivityTimer(Timer):
-    """Gives up the QP's share of the host's bitmaps when no packet has come for long."""
-
-    __slots__ = ("_responder",)
-
-    def __init__(self, responder: MrcResponder) -> None:
-        super().__init__(responder.qp.endpoint.timers)
-        self._responder = responder
-
-    @override
-    def fire(self, now: float) -> None:
-        self._responder.on_inactivity(now)
-
-
 _NO_STREAKS: Final[dict[int, int]] = {}  # stays empty
 
 
@@ -150,7 +136,7 @@ class MrcResponder(ReceiveHalf):
         self._delayed_sack_timer: _DelayedSackTimer | None = None
         self._idle_after = IDLE_RTTS * qp.settings.base_rtt
         self._receiving = False  # packets came recently: it has a share of the host's bitmaps
-        self._inactivity_timer: _InactivityTimer | None = None
+        self._inactivity_timer: Timer | None = None  # gives up that share when no packet has come for long
 
     # --- packets ----------------------------------------------------------------------------------
 
@@ -494,11 +480,11 @@ class MrcResponder(ReceiveHalf):
             self._receiving = True
             limits.receivers += 1
             if self._inactivity_timer is None:
-                self._inactivity_timer = _InactivityTimer(self)
+                self._inactivity_timer = self.qp.endpoint.timers.timer(self._on_inactivity)
             self._inactivity_timer.arm(now + _INACTIVE_RTTS * self.qp.settings.base_rtt)
         return min(most, limits.share())
 
-    def on_inactivity(self, now: float) -> None:
+    def _on_inactivity(self, now: float) -> None:
         """Give up the share if nothing has come for a while."""
         due = self.last_placed + _INACTIVE_RTTS * self.qp.settings.base_rtt
         if due > now and self._inactivity_timer is not None:

@@ -13,6 +13,8 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
+from typing_extensions import override
+
 from mrclab.hosts.mrc.cc import MAX_WINDOW_BDPS
 from mrclab.hosts.mrc.cc.rccc import Rccc
 from mrclab.hosts.mrc.endpoint_ops import OpItem
@@ -30,52 +32,36 @@ _UNITS: Final = 0xFFFFFFFF
 _PLAUSIBLE_WINDOWS: Final = 8  # between two requests of one sender
 
 
-class _CreditItem(OpItem):
-    """A request or grant, with the total at the time of sending."""
+class _CreditTotal(OpItem):
+    """Credit requested of a peer, or granted to it, in all; as an item, a request or grant with the current total."""
 
-    __slots__ = ("_kind", "_state")
+    __slots__ = ("_kind", "queued", "units")
 
-    def __init__(self, kind: int, state: CreditState) -> None:
+    def __init__(self, kind: int) -> None:
         super().__init__(h.MrcOpcode.ENDPOINT_REQUEST, 0)
         self._kind = kind
-        self._state = state
+        self.units = 0
+        self.queued = False  # for a port
 
+    @override
     def content(self, now: float) -> h.Content:
-        """ERTH with a total in place of the port mask."""
-        state = self._state
-        if self._kind == h.EndpointOp.CREDIT_GRANT:
-            state.grant_queued = False
-            total = state.granted
-        else:
-            state.request_queued = False
-            total = state.requested
-        return h.EndpointRequest(self._kind, total & _UNITS, h.timestamp(now))
+        self.queued = False
+        return h.EndpointRequest(self._kind, self.units & _UNITS, h.timestamp(now))  # in place of the port mask
 
 
 class CreditState:
     """Credit between this host and a peer, in units: as sender and as receiver."""
 
-    __slots__ = (
-        "grant_queued",
-        "granted",
-        "in_turn",
-        "peer",
-        "received",
-        "request_queued",
-        "requested",
-        "retry",
-        "target",
-    )  # fmt: skip
+    __slots__ = ("granted", "in_turn", "peer", "received", "requested", "retry", "target")
 
     def __init__(self, peer: Peer, retry: Timer) -> None:
         self.peer = peer
         self.retry = retry
-        self.requested = 0  # of the peer, in all
+        self.requested = _CreditTotal(h.EndpointOp.CREDIT_REQUEST)
         self.received = 0  # grants of the peer, in all
         self.target = 0  # that the peer requested
-        self.granted = 0  # to the peer
+        self.granted = _CreditTotal(h.EndpointOp.CREDIT_GRANT)
         self.in_turn = False
-        self.request_queued = self.grant_queued = False  # for a port
 
 
 class Credits:
@@ -106,10 +92,8 @@ class Credits:
         target = control.request(again)
         state = self._state(peer)
         if target:
-            state.requested = max(state.requested, -(-int(target) // h.RCVD_UNIT))
-            if not state.request_queued:
-                state.request_queued = True
-                self._endpoint.control.send(_CreditItem(h.EndpointOp.CREDIT_REQUEST, state), peer)
+            state.requested.units = max(state.requested.units, -(-int(target) // h.RCVD_UNIT))
+            self._send(state.requested, peer)
         if control.starved:
             if not state.retry.armed:
                 state.retry.arm(now + _RETRY_RTTS * control.base_rtt)
@@ -119,7 +103,7 @@ class Credits:
     def _retry(self, address: bytes, now: float) -> None:
         state = self._states.get(address)
         if state is not None and state.peer.credit is not None:
-            state.request_queued = False
+            state.requested.queued = False
             self.request(state.peer, cast(Rccc, state.peer.credit.controller), now, again=True)
 
     def on_grant(self, peer: Peer, total: int, now: float) -> None:
@@ -144,11 +128,11 @@ class Credits:
         window = self._window(peer)
         if abs(target - state.target) > _PLAUSIBLE_WINDOWS * window:
             state.target = total
-            state.granted = max(0, total - window)
+            state.granted.units = max(0, total - window)
         elif target > state.target:
             state.target = target
-        elif state.granted and not state.in_turn:
-            self._send_grant(state)  # the last grant was lost
+        elif state.granted.units and not state.in_turn:
+            self._send(state.granted, peer)  # the last grant was lost
         self._enter(state, now)
 
     def _window(self, peer: Peer) -> int:
@@ -161,11 +145,11 @@ class Credits:
     def on_trimmed(self, peer: Peer, size: int, now: float) -> None:
         """A packet of a peer was trimmed: it will be retransmitted, and needs credit."""
         state = self._state(peer)
-        state.target = max(state.target, state.granted) + -(-size // h.RCVD_UNIT)
+        state.target = max(state.target, state.granted.units) + -(-size // h.RCVD_UNIT)
         self._enter(state, now)
 
     def _enter(self, state: CreditState, now: float) -> None:
-        if state.in_turn or state.target <= state.granted:
+        if state.in_turn or state.target <= state.granted.units:
             return
         state.in_turn = True
         self._waiting.append(state)
@@ -177,20 +161,20 @@ class Credits:
         if not self._waiting:
             return
         state = self._waiting.popleft()
-        units = min(self._quantum, state.target - state.granted)
-        state.granted += units
-        state.in_turn = state.target > state.granted
+        units = min(self._quantum, state.target - state.granted.units)
+        state.granted.units += units
+        state.in_turn = state.target > state.granted.units
         if state.in_turn:
             self._waiting.append(state)
-        self._send_grant(state)
+        self._send(state.granted, state.peer)
         config, mask = self._endpoint.config, self._endpoint.port_mask
         ports = sum([config.weight(port) for port in config.ports if mask >> port.plane - 1 & 1])
         self._pacer.arm(now + units / (self._rate * (ports or 1.0)))
 
-    def _send_grant(self, state: CreditState) -> None:
-        if not state.grant_queued:
-            state.grant_queued = True
-            self._endpoint.control.send(_CreditItem(h.EndpointOp.CREDIT_GRANT, state), state.peer)
+    def _send(self, total: _CreditTotal, peer: Peer) -> None:
+        if not total.queued:
+            total.queued = True
+            self._endpoint.control.send(total, peer)
 
     def forget(self, peer: Peer) -> None:
         """Forget a peer to which no QP leads any more."""
