@@ -6,22 +6,22 @@ import pytest
 from mrc_sim import FULL_SIZE, HOP, PLANES, RATE, Simulation, Transfer
 
 from mrclab.hosts.mrc.cc import PathFacts, controller
-from mrclab.hosts.mrc.cc.nscc import Nscc, NsccState, decrease, on_loss, on_nack, on_sack, parameters, quick_adapt
+from mrclab.hosts.mrc.cc.nscc import Nscc, parameters
 from mrclab.hosts.rdma.errors import VerbsError
 
 FACTS = PathFacts(base_rtt=0.010, bdp=36_000, mtu=1000, trimming=True, drop_threshold=45, plane_bdp_packets=9)
 P = parameters(FACTS)
 
 
-def state(**changes):
-    made = NsccState(20_000.0, 0.010)
-    for name, value in changes.items():
+def state(config=None, **changes):
+    made = Nscc(FACTS, 0.0, **config or {})
+    for name, value in {"cwnd": 20_000.0, **changes}.items():
         setattr(made, name, value)
     return made
 
 
-def sack(s, newly=1000, marked=False, rtt=0.010, penalty=0, restore=False, now=1.0, p=P):
-    on_sack(s, p, newly, marked, rtt, penalty, restore, now)
+def sack(s, newly=1000, marked=False, rtt=0.010, penalty=0, restore=False, now=1.0):
+    s.on_sack(newly, marked, rtt, penalty, restore, now)
 
 
 # --- parameters ---------------------------------------------------------------------------------
@@ -93,17 +93,17 @@ def test_a_mark_with_much_delay_shrinks_by_how_far_the_mean_is_above_target():
 
 def test_a_decrease_happens_once_per_rtt_and_never_below_half():
     s = state(avg_delay=10.0)
-    decrease(s, P, now=1.0)
+    s.decrease(now=1.0)
     assert s.cwnd == 10_000
-    decrease(s, P, now=1.005)
+    s.decrease(now=1.005)
     assert s.cwnd == 10_000
-    decrease(s, P, now=1.011)
+    s.decrease(now=1.011)
     assert s.cwnd == 5_000
 
 
 def test_the_window_never_falls_below_one_packet():
     s = state(cwnd=1_200.0, avg_delay=10.0)
-    decrease(s, P, now=1.0)
+    s.decrease(now=1.0)
     assert s.cwnd == 1000
 
 
@@ -141,26 +141,26 @@ def test_an_ambiguous_rtt_only_counts_bytes():
 
 def test_each_trim_costs_one_packet_while_quick_adapt_is_not_due():
     s = state(inflight=10_000.0, qa_endtime=99.0)
-    on_nack(s, P, 1000, trimmed=True, now=1.0)
+    s.on_nack(1000, rtt=None, trimmed=True, now=1.0)
     assert (s.cwnd, s.inflight, s.trigger_qa) == (19_000, 9_000, True)
     assert s.avg_delay == pytest.approx(0.0125 * 0.010)
 
 
 def test_other_nacks_leave_the_window_alone():
     s = state(inflight=10_000.0)
-    on_nack(s, P, 1000, trimmed=False, now=1.0)
+    s.on_nack(1000, rtt=None, trimmed=False, now=1.0)
     assert (s.cwnd, s.inflight) == (20_000, 9_000)
 
 
 def test_an_inferred_loss_costs_one_packet():
     s = state(inflight=10_000.0)
-    on_loss(s, P, 1000)
+    s.on_loss(1000, 1.0)
     assert (s.cwnd, s.inflight, s.bytes_ignored) == (19_000, 9_000, 1000)
 
 
 def test_quick_adapt_sets_the_window_to_what_one_period_delivered():
     s = state(inflight=18_000.0, achieved_bytes=6_000.0, qa_endtime=0.99)
-    assert quick_adapt(s, P, loss=True, marked=True, delay=0.0, now=1.0)
+    assert s.quick_adapt(loss=True, marked=True, delay=0.0, now=1.0)
     assert s.cwnd == 6_000
     assert s.bytes_to_ignore == 18_000
     assert s.qa_endtime == pytest.approx(1.0 + 0.010 + 0.0075)
@@ -168,9 +168,9 @@ def test_quick_adapt_sets_the_window_to_what_one_period_delivered():
 
 def test_quick_adapt_does_not_fire_in_the_first_period_nor_above_its_gate():
     s = state(achieved_bytes=1.0)
-    assert not quick_adapt(s, P, loss=True, marked=True, delay=0.0, now=1.0)
+    assert not s.quick_adapt(loss=True, marked=True, delay=0.0, now=1.0)
     s = state(achieved_bytes=54_000 / 8, qa_endtime=0.5)
-    assert not quick_adapt(s, P, loss=True, marked=True, delay=0.0, now=1.0)
+    assert not s.quick_adapt(loss=True, marked=True, delay=0.0, now=1.0)
     assert s.cwnd == 20_000
 
 
@@ -184,9 +184,8 @@ def test_after_a_quick_adapt_marks_of_old_packets_are_ignored():
 
 
 def test_quick_adapt_can_be_disabled():
-    p = parameters(FACTS, disable_qa=True)
-    s = state(achieved_bytes=1.0, qa_endtime=0.5)
-    assert not quick_adapt(s, p, loss=True, marked=True, delay=0.0, now=1.0)
+    s = state({"disable_qa": True}, achieved_bytes=1.0, qa_endtime=0.5)
+    assert not s.quick_adapt(loss=True, marked=True, delay=0.0, now=1.0)
 
 
 # --- receiver penalty ---------------------------------------------------------------------------
@@ -218,7 +217,7 @@ def test_under_penalty_nothing_grows():
 def test_a_controller_starts_with_a_full_window_and_always_lets_one_packet_go():
     cc = Nscc(FACTS, now=0.0)
     assert cc.snapshot()["cwnd"] == 54_000
-    cc.state.cwnd = 1000
+    cc.cwnd = 1000
     assert cc.allows(1000)
     cc.on_send(1000, 0.0)
     assert not cc.allows(1000)
@@ -234,27 +233,27 @@ def test_it_asks_for_an_answer_when_the_window_is_about_to_close():
 def test_the_base_rtt_only_falls_and_the_window_cap_follows_it():
     cc = Nscc(FACTS, now=0.0)
     cc.on_sack(0, False, 0.0175, 0, False, 0.02)  # the first sample stood in a queue
-    assert cc.state.base_rtt == 0.010
+    assert cc.base_rtt == 0.010
     assert cc.snapshot()["cwnd"] == 1.5 * 36_000
     cc.on_sack(0, False, 0.008, 0, False, 0.03)
-    assert cc.state.base_rtt == 0.008
+    assert cc.base_rtt == 0.008
     assert cc.snapshot()["cwnd"] == int(1.5 * 36_000 * 0.8)
     cc.on_sack(0, False, 0.009, 0, False, 0.04)
-    assert cc.state.base_rtt == 0.008
+    assert cc.base_rtt == 0.008
 
 
 def test_a_path_shorter_than_a_microsecond_keeps_its_window():
     short = replace(FACTS, base_rtt=2e-7)
     cc = Nscc(short, now=0.0)
-    cap = cc.parameters.max_cwnd
+    cap = cc.max_cwnd
     cc.on_sack(0, False, 1.99e-7, 0, False, 1.0)
-    assert (cc.state.base_rtt, cc.parameters.max_cwnd) == (2e-7, cap)
+    assert (cc.base_rtt, cc.max_cwnd) == (2e-7, cap)
 
 
 def test_a_configured_base_rtt_is_an_upper_bound_as_well():
     cc = Nscc(FACTS, now=0.0, base_rtt=0.009)
     cc.on_sack(0, False, 0.014, 0, False, 0.02)
-    assert cc.state.base_rtt == 0.009
+    assert cc.base_rtt == 0.009
 
 
 @pytest.mark.parametrize("message", [1, 4, 100])
@@ -272,9 +271,9 @@ def test_a_small_window_grows_back_as_fast_whatever_the_size_of_messages(message
 
     sim.at(0.0, feed)
     sim.run(until=0.2)
-    qp.cc.state.cwnd, qp.cc.state.increase, qp.cc.state.fi_count = 5.0 * qp.cc.parameters.mtu, False, 0.0
+    qp.cc.cwnd, qp.cc.increase, qp.cc.fi_count = 5.0 * qp.cc.parameters.mtu, False, 0.0
     rtt = 8 * HOP
-    sim.run(until=0.2 + 8 * rtt, done=lambda: qp.cc.state.cwnd >= PLANES * RATE * rtt * qp.cc.parameters.mtu)
+    sim.run(until=0.2 + 8 * rtt, done=lambda: qp.cc.cwnd >= PLANES * RATE * rtt * qp.cc.parameters.mtu)
     assert sim.now < 0.2 + 8 * rtt
 
 

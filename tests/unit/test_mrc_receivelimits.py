@@ -155,8 +155,8 @@ def test_a_condemned_ev_is_a_mark_for_congestion_control_too():
 
     sim.network = network
     cc = sim.hosts["h1"].verbs.qps[transfer.qa].cc
-    cc.state.cwnd = before = 10.0 * cc.parameters.mtu
+    cc.cwnd = before = 10.0 * cc.parameters.mtu
     transfer.write(0, 200 * FULL_SIZE)
     sim.run(until=0.6)
     assert sim.hosts["h3"].verbs.qps[transfer.qb].stats.always_skips_sent > 10
-    assert cc.state.cwnd < before + 2 * cc.parameters.mtu  # no fair increase: that is for unmarked delay
+    assert cc.cwnd < before + 2 * cc.parameters.mtu  # no fair increase: that is for unmarked delay

@@ -77,11 +77,11 @@ def test_who_was_silent_and_is_heard_again_takes_part_again_and_the_account_ends
     sim.run(until=0.8)
     assert [qp.requestor.unresponsive for qp in qps] == [True, False]
     assert not qps[1].requestor.in_flight
-    assert qps[0].cc.state.inflight == pytest.approx(0, abs=512)  # in units of 256 bytes
+    assert qps[0].cc.inflight == pytest.approx(0, abs=512)  # in units of 256 bytes
     sim.run(done=lambda: [t.done() for t in pair] == [True, True])
     assert [t.target == t.source for t in pair] == [True, True]
     assert not qps[0].requestor.unresponsive
-    assert qps[0].cc.state.inflight == pytest.approx(0, abs=512)
+    assert qps[0].cc.inflight == pytest.approx(0, abs=512)
 
 
 def test_many_qps_share_a_window_evenly():

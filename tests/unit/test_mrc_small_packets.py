@@ -30,7 +30,7 @@ def test_a_small_write_leaves_the_base_rtt_and_the_window_of_full_packets_alone(
     until(sim, small)
     cc = sim.hosts["h1"].transport.verbs.qps[small.qp].cc
     base_rtt = sim.model.spec.base_rtt(2 if destination == "h2" else 4)
-    assert cc.state.base_rtt == pytest.approx(base_rtt, rel=1e-3)
+    assert cc.base_rtt == pytest.approx(base_rtt, rel=1e-3)
     full = Write(sim, "h1", destination, 4 << 20)
     took = until(sim, full)
     assert (4 << 20) * 8 / took > 0.93 * 4 * 10e9

@@ -289,7 +289,7 @@ def test_a_trimmed_packet_shrinks_the_window():
     for dscp in (h.Dscp.TRIMMED, None):
         sim = Simulation(trimming=True)
         transfer = Transfer(sim, "h1", "h3", 60 * FULL_SIZE)
-        state = sim.hosts["h1"].verbs.qps[transfer.qa].cc.state
+        state = sim.hosts["h1"].verbs.qps[transfer.qa].cc
         most = state.cwnd
         trimmed = []
 

@@ -173,9 +173,8 @@ def test_the_window_is_what_the_text_says_after_every_feedback(seed):
         else:
             ours.on_loss(*arguments, now)
             text.lost(*arguments)
-        s = ours.state
-        assert s.cwnd == pytest.approx(text.cwnd, rel=1e-6), (now, kind, arguments)
-        assert s.avg_delay == pytest.approx(text.avg, rel=1e-6, abs=1e-15)
-        assert s.inflight == text.inflight
+        assert ours.cwnd == pytest.approx(text.cwnd, rel=1e-6), (now, kind, arguments)
+        assert ours.avg_delay == pytest.approx(text.avg, rel=1e-6, abs=1e-15)
+        assert ours.inflight == text.inflight
         seen.add((kind, text.cwnd > before, text.cwnd < before))
     assert {("sack", True, False), ("sack", False, True), ("nack", False, True), ("lost", False, True)} < seen

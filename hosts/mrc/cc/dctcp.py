@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 from mypy_extensions import mypyc_attr
 
 from mrclab.hosts.mrc.cc import CONTROLS, PathFacts
-from mrclab.hosts.mrc.cc.windowed import Windowed
+from mrclab.hosts.mrc.cc.windowed import Aimd
 from mrclab.topo.config.registry import Setting
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Dctcp(Windowed):
+class Dctcp(Aimd):
     """DCTCP: once per RTT the window is cut by half the mean share of marked bytes, else it grows by a packet."""
 
     name: ClassVar[str] = "dctcp"
@@ -30,12 +30,11 @@ class Dctcp(Windowed):
     }
 
     def __init__(self, facts: PathFacts, now: float, g: float = 1 / 16, ai: float = 1.0, max_cwnd: float = 0.0) -> None:
-        super().__init__(facts, max_cwnd)
-        self._g, self._ai = g, ai
+        super().__init__(facts, now, max_cwnd, ai, 0.5)
+        self._g = g
         self.alpha = 1.0  # as RFC 8257 begins
-        self.rtt = facts.base_rtt
         self._acked = self._marked = 0.0  # bytes since the last update
-        self._updated_at = self._reduced_at = now
+        self._updated_at = now
 
     def on_sack(self, newly: int, marked: bool, rtt: float | None, penalty: int, restore: bool, now: float) -> None:
         """Count marked bytes; cut at the first mark of an RTT, grow without."""
@@ -48,20 +47,9 @@ class Dctcp(Windowed):
         if now - self._updated_at >= self.rtt:
             self._update_alpha(now)
         if marked:
-            self._reduce(self.alpha / 2, now)
+            self.cut(self.alpha / 2, now)
         else:
-            self.set_window(self.cwnd + self._ai * self.mtu * newly / self.cwnd)
-
-    def on_nack(self, size: int, trimmed: bool, rtt: float | None, now: float) -> None:
-        """Halve after a trimmed packet, as after a loss."""
-        self.inflight -= size
-        if trimmed:
-            self._reduce(0.5, now)
-
-    def on_loss(self, size: int, now: float) -> None:
-        """Halve."""
-        self.inflight -= size
-        self._reduce(0.5, now)
+            self.grow(newly)
 
     def _update_alpha(self, now: float) -> None:
         """Move alpha towards the share of marked bytes of the last RTT."""
@@ -69,12 +57,6 @@ class Dctcp(Windowed):
             self.alpha += self._g * (self._marked / self._acked - self.alpha)
         self._acked = self._marked = 0.0
         self._updated_at = now
-
-    def _reduce(self, share: float, now: float) -> None:
-        """Cut once per RTT."""
-        if now - self._reduced_at >= self.rtt:
-            self.set_window(self.cwnd * (1 - share))
-            self._reduced_at = now
 
     def snapshot(self) -> dict[str, Any]:
         """Window, bytes in flight and alpha."""

@@ -4,8 +4,8 @@ Facts: docs/mrc-protocol.md §3.1–3.4. The standard's constants speak of 12 µ
 bandwidth-delay product take their place, so that the law stays the same per RTT: a = BDP / MTU / 36, b = target_delay
 / base_rtt.
 
-`NsccParameters` has the fields of the OCP config struct (times in seconds); `NsccState` is all that changes; the
-functions below are the algorithm and look at nothing else. `Nscc` puts them behind the registry's interface.
+`NsccParameters` has the fields of the OCP config struct (times in seconds); `Nscc` has all that changes, and the
+algorithm.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any, ClassVar, Final
 
 from mypy_extensions import mypyc_attr
 
-from mrclab.hosts.mrc.cc import CONTROLS, MAX_WINDOW_BDPS, CongestionController, PathFacts
+from mrclab.hosts.mrc.cc import CONTROLS, MAX_WINDOW_BDPS, PathFacts
+from mrclab.hosts.mrc.cc.windowed import Windowed
 from mrclab.topo.config.registry import Setting
 
 _REFERENCE_PACKETS: Final = 36.0  # BDP in packets where a = 1 (150 kB of 4 KiB)
@@ -33,7 +34,7 @@ class NsccParameters:
     """The tunables, with the names of the OCP headers. Bytes and seconds."""
 
     mtu: int
-    base_rtt: float  # as configured, the same for all destinations; NsccState.base_rtt is what the path has
+    base_rtt: float  # as configured, the same for all destinations; Nscc.base_rtt is what the path has
     target_delay: float
     alpha: float  # bytes per second of slack; not in the headers, so derived
     fi: float  # bytes added per RTT by fair increase
@@ -41,70 +42,12 @@ class NsccParameters:
     fi_scale: float  # gain of fast increase
     gamma: float
     max_md_jump: float  # least factor of one decrease
-    max_cwnd: float
+    max_cwnd: float  # at first
     qa_gate: int
     qa_threshold: float  # seconds of delay that ask for a quick adapt
     adjust_bytes_threshold: int
     adjust_period_threshold: float
     disable_qa: bool = False
-
-
-SETTINGS: Final = {
-    "base_rtt": Setting("round trip of a full-size packet without queues", 1e-6, 60.0, seconds=True),
-    "target_delay": Setting("queueing delay at which the window stays as it is", 1e-6, 60.0, seconds=True),
-    "fi": Setting("bytes added per RTT by fair increase"),
-    "eta": Setting("bytes added per adjustment period"),
-    "fi_scale": Setting("gain of fast increase"),
-    "gamma": Setting("gain of multiplicative decrease", 0.0, 1.0),
-    "max_md_jump": Setting("least factor of one decrease", 0.0, 1.0),
-    "max_cwnd": Setting("bytes of the largest window", 1.0),
-    "qa_gate": Setting("quick adapt where less than the largest window / 2^n was delivered", 0, 31),
-    "qa_threshold": Setting("queueing delay that triggers a quick adapt", seconds=True),
-    "adjust_bytes_threshold": Setting("bytes delivered after which the window is adjusted"),
-    "adjust_period_threshold": Setting("time after which it is adjusted", 1e-6, 60.0, seconds=True),
-    "disable_qa": Setting("no quick adapt", boolean=True),
-}
-
-
-class NsccState:
-    """State of one controller that begins at a time. `cwnd` and `inflight` in bytes."""
-
-    __slots__ = (
-        "achieved_bytes",
-        "avg_delay",
-        "base_rtt",
-        "bytes_ignored",
-        "bytes_to_ignore",
-        "cwnd",
-        "fi_count",
-        "inc_bytes",
-        "increase",
-        "inflight",
-        "last_adjust_time",
-        "last_dec_time",
-        "qa_endtime",
-        "received_bytes",
-        "saved_cwnd",
-        "trigger_qa",
-    )  # fmt: skip
-
-    def __init__(self, cwnd: float, base_rtt: float, now: float = 0.0) -> None:
-        self.cwnd = cwnd
-        self.base_rtt = base_rtt
-        self.inflight = 0.0
-        self.achieved_bytes = 0.0  # delivered in this quick-adapt period
-        self.received_bytes = 0.0  # delivered since the last adjustment
-        self.inc_bytes = 0.0  # increase so far, bytes²
-        self.fi_count = 0.0
-        self.increase = False
-        self.trigger_qa = False
-        self.qa_endtime = 0.0
-        self.bytes_to_ignore = 0.0
-        self.bytes_ignored = 0.0
-        self.last_adjust_time = now
-        self.last_dec_time = now
-        self.avg_delay = 0.0
-        self.saved_cwnd = 0.0
 
 
 def parameters(facts: PathFacts, **config: Any) -> NsccParameters:
@@ -150,207 +93,183 @@ def _window_cap(facts: PathFacts, rtt: float) -> float:
     return max(MAX_WINDOW_BDPS * facts.bdp * rtt / facts.base_rtt, facts.mtu)
 
 
-# --- the algorithm ------------------------------------------------------------------------------
-
-
-def on_sack(
-    s: NsccState,
-    p: NsccParameters,
-    newly: int,
-    marked: bool,
-    rtt: float | None,
-    penalty: int,
-    restore: bool,
-    now: float,
-) -> None:
-    """A SACK: `newly` bytes were delivered; `rtt` is None where it is ambiguous."""
-    s.inflight -= newly
-    s.bytes_ignored += newly
-    s.received_bytes += newly
-    s.achieved_bytes += newly
-    limited = _penalise(s, p, penalty, restore, newly)
-    if rtt is None:
-        return
-    delay = max(rtt - s.base_rtt, 0.0)
-    s.avg_delay += _EWMA * (delay - s.avg_delay)
-    if quick_adapt(s, p, False, marked, delay, now):
-        return
-    if marked:
-        if delay >= p.target_delay:
-            decrease(s, p, now)
-    elif not limited:
-        if delay >= p.target_delay:
-            s.inc_bytes += p.fi * newly
-        else:
-            _proportional(s, p, newly, delay)
-    _adjust(s, p, now)
-
-
-def _proportional(s: NsccState, p: NsccParameters, newly: int, delay: float) -> None:
-    """No mark and little delay: grow with the slack, and fast after a whole window without any delay."""
-    if delay < _NO_DELAY * p.base_rtt:
-        s.fi_count += newly
-        if s.increase or s.fi_count > s.cwnd:
-            s.cwnd = min(p.max_cwnd, s.cwnd + newly * p.fi_scale)
-            s.increase = True
-            return
-    else:
-        s.fi_count = 0.0
-    s.increase = False
-    s.inc_bytes += p.alpha * newly * (p.target_delay - delay)
-
-
-def _adjust(s: NsccState, p: NsccParameters, now: float) -> None:
-    period = now - s.last_adjust_time >= p.adjust_period_threshold
-    if s.received_bytes <= p.adjust_bytes_threshold and not period:
-        return
-    s.cwnd += s.inc_bytes / s.cwnd
-    if period:
-        s.cwnd += p.eta
-        s.last_adjust_time = now
-    s.cwnd = min(max(s.cwnd, p.mtu), p.max_cwnd)
-    s.inc_bytes = s.received_bytes = 0.0
-
-
-def decrease(s: NsccState, p: NsccParameters, now: float) -> None:
-    """Mark and delay agree: shrink, at most once per RTT, by how far the mean delay is above target."""
-    s.increase = False
-    s.fi_count = 0.0
-    if s.avg_delay > p.target_delay and now - s.last_dec_time > s.base_rtt:
-        s.cwnd *= max(1 - p.gamma * (s.avg_delay - p.target_delay) / s.avg_delay, p.max_md_jump)
-        s.cwnd = max(s.cwnd, p.mtu)
-        s.last_dec_time = now
-
-
-def quick_adapt(s: NsccState, p: NsccParameters, loss: bool, marked: bool, delay: float, now: float) -> bool:
-    """Under heavy incast set the window to the bytes delivered in one period; True where nothing else should react."""
-    if p.disable_qa:
-        return False
-    done = False
-    if s.bytes_ignored < s.bytes_to_ignore and marked:
-        done = True  # packets from before the last quick adapt are still coming in
-    elif now >= s.qa_endtime:
-        triggered = s.trigger_qa or loss or delay > p.qa_threshold
-        if s.qa_endtime and triggered and s.achieved_bytes < p.max_cwnd / (1 << p.qa_gate):
-            s.cwnd = max(s.achieved_bytes, p.mtu)
-            s.bytes_to_ignore = s.inflight
-            s.bytes_ignored = 0.0
-            s.trigger_qa = False
-            done = True
-        s.achieved_bytes = 0.0
-        s.qa_endtime = now + s.base_rtt + p.target_delay
-    if done:
-        s.inc_bytes = s.received_bytes = 0.0
-    return done
-
-
-def on_nack(s: NsccState, p: NsccParameters, size: int, trimmed: bool, now: float) -> None:
-    """A refused packet; a trimmed one is a sign of a full queue, at the last hop too (there is no receiver credit)."""
-    s.inflight -= size
-    if not trimmed:
-        return
-    s.avg_delay += _EWMA * (p.base_rtt - s.avg_delay)
-    s.bytes_ignored += size
-    s.trigger_qa = True
-    if not quick_adapt(s, p, True, True, 0.0, now):
-        s.cwnd = max(s.cwnd - size, p.mtu)
-
-
-def on_loss(s: NsccState, p: NsccParameters, size: int) -> None:
-    """A packet inferred lost."""
-    s.inflight -= size
-    s.bytes_ignored += size
-    s.cwnd = max(s.cwnd - size, p.mtu)
-
-
-def _penalise(s: NsccState, p: NsccParameters, penalty: int, restore: bool, newly: int) -> bool:
-    """Apply the receiver's penalty: shrink by penalty/128 of the delivered bytes, or restore the saved window."""
-    if penalty > 0:
-        if s.saved_cwnd == 0:
-            s.saved_cwnd = s.cwnd
-        s.cwnd = max(p.mtu, min(s.cwnd, s.inflight) - (penalty * newly >> _FULL_PENALTY_SHIFT))
-        return True
-    if restore and s.saved_cwnd > 0:
-        s.cwnd = s.saved_cwnd
-        s.saved_cwnd = 0.0
-    return False
-
-
-# --- behind the registry ------------------------------------------------------------------------
-
-
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Nscc(CongestionController):
+class Nscc(Windowed):
     """NSCC of UET 1.0: ECN marks and queueing delay in four quadrants, and quick adapt under heavy incast."""
 
     name: ClassVar[str] = "nscc"
     profile: ClassVar[str] = "uet-1.0-nscc"
-    settings: ClassVar[Mapping[str, Setting]] = SETTINGS
+    settings: ClassVar[Mapping[str, Setting]] = {
+        "base_rtt": Setting("round trip of a full-size packet without queues", 1e-6, 60.0, seconds=True),
+        "target_delay": Setting("queueing delay at which the window stays as it is", 1e-6, 60.0, seconds=True),
+        "fi": Setting("bytes added per RTT by fair increase"),
+        "eta": Setting("bytes added per adjustment period"),
+        "fi_scale": Setting("gain of fast increase"),
+        "gamma": Setting("gain of multiplicative decrease", 0.0, 1.0),
+        "max_md_jump": Setting("least factor of one decrease", 0.0, 1.0),
+        "max_cwnd": Setting("bytes of the largest window", 1.0),
+        "qa_gate": Setting("quick adapt where less than the largest window / 2^n was delivered", 0, 31),
+        "qa_threshold": Setting("queueing delay that triggers a quick adapt", seconds=True),
+        "adjust_bytes_threshold": Setting("bytes delivered after which the window is adjusted"),
+        "adjust_period_threshold": Setting("time after which it is adjusted", 1e-6, 60.0, seconds=True),
+        "disable_qa": Setting("no quick adapt", boolean=True),
+    }
 
     def __init__(self, facts: PathFacts, now: float, **config: Any) -> None:
+        self.parameters = parameters(facts, **config)
+        super().__init__(facts, self.parameters.max_cwnd)
         self._facts = facts
         self._config = config
-        self.parameters = parameters(facts, **config)
-        self.state = NsccState(self.parameters.max_cwnd, config.get("base_rtt", facts.base_rtt), now)
-
-    def allows(self, size: int) -> bool:
-        """Room for one more packet; always for the first, however small the window."""
-        s = self.state
-        return s.inflight <= 0 or s.inflight + self.parameters.mtu <= s.cwnd
+        self.base_rtt = config.get("base_rtt", facts.base_rtt)
+        self.achieved_bytes = 0.0  # delivered in this quick-adapt period
+        self.received_bytes = 0.0  # delivered since the last adjustment
+        self.inc_bytes = 0.0  # increase so far, bytes²
+        self.fi_count = 0.0
+        self.increase = False
+        self.trigger_qa = False
+        self.qa_endtime = 0.0
+        self.bytes_to_ignore = 0.0
+        self.bytes_ignored = 0.0
+        self.last_adjust_time = self.last_dec_time = now
+        self.avg_delay = 0.0
+        self.saved_cwnd = 0.0
 
     def wants_ack(self) -> bool:
         """The window is about to close, so the SACK should not wait for its threshold."""
-        s, p = self.state, self.parameters
-        return s.cwnd - s.inflight < p.mtu or s.cwnd < p.adjust_bytes_threshold
-
-    def on_send(self, size: int, now: float) -> None:
-        """Bytes in flight."""
-        self.state.inflight += size
+        return self.cwnd - self.inflight < self.mtu or self.cwnd < self.parameters.adjust_bytes_threshold
 
     def on_sack(self, newly: int, marked: bool, rtt: float | None, penalty: int, restore: bool, now: float) -> None:
-        """Apply one of the four quadrants."""
+        """Apply one of the four quadrants: marked or not, much delay or little."""
         if rtt is not None:
             self._learn(rtt)
-        on_sack(self.state, self.parameters, newly, marked, rtt, penalty, restore, now)
+        self.inflight -= newly
+        self.bytes_ignored += newly
+        self.received_bytes += newly
+        self.achieved_bytes += newly
+        limited = self._penalise(penalty, restore, newly)
+        if rtt is None:
+            return
+        p = self.parameters
+        delay = max(rtt - self.base_rtt, 0.0)
+        self.avg_delay += _EWMA * (delay - self.avg_delay)
+        if self.quick_adapt(False, marked, delay, now):
+            return
+        if marked:
+            if delay >= p.target_delay:
+                self.decrease(now)
+        elif not limited:
+            if delay >= p.target_delay:
+                self.inc_bytes += p.fi * newly
+            else:
+                self._proportional(newly, delay)
+        self._adjust(now)
+
+    def _proportional(self, newly: int, delay: float) -> None:
+        """No mark and little delay: grow with the slack, and fast after a whole window without any delay."""
+        p = self.parameters
+        if delay < _NO_DELAY * p.base_rtt:
+            self.fi_count += newly
+            if self.increase or self.fi_count > self.cwnd:
+                self.cwnd = min(self.max_cwnd, self.cwnd + newly * p.fi_scale)
+                self.increase = True
+                return
+        else:
+            self.fi_count = 0.0
+        self.increase = False
+        self.inc_bytes += p.alpha * newly * (p.target_delay - delay)
+
+    def _adjust(self, now: float) -> None:
+        p = self.parameters
+        period = now - self.last_adjust_time >= p.adjust_period_threshold
+        if self.received_bytes <= p.adjust_bytes_threshold and not period:
+            return
+        cwnd = self.cwnd + self.inc_bytes / self.cwnd
+        if period:
+            cwnd += p.eta
+            self.last_adjust_time = now
+        self.set_window(cwnd)
+        self.inc_bytes = self.received_bytes = 0.0
+
+    def decrease(self, now: float) -> None:
+        """Mark and delay agree: shrink, at most once per RTT, by how far the mean delay is above target."""
+        p, mean = self.parameters, self.avg_delay
+        self.increase = False
+        self.fi_count = 0.0
+        if mean > p.target_delay and now - self.last_dec_time > self.base_rtt:
+            self.cwnd *= max(1 - p.gamma * (mean - p.target_delay) / mean, p.max_md_jump)
+            self.cwnd = max(self.cwnd, self.mtu)
+            self.last_dec_time = now
+
+    def quick_adapt(self, loss: bool, marked: bool, delay: float, now: float) -> bool:
+        """Under heavy incast set the window to the bytes delivered in one period; True: nothing else should react."""
+        p = self.parameters
+        if p.disable_qa:
+            return False
+        done = False
+        if self.bytes_ignored < self.bytes_to_ignore and marked:
+            done = True  # packets from before the last quick adapt are still coming in
+        elif now >= self.qa_endtime:
+            triggered = self.trigger_qa or loss or delay > p.qa_threshold
+            if self.qa_endtime and triggered and self.achieved_bytes < self.max_cwnd / (1 << p.qa_gate):
+                self.cwnd = max(self.achieved_bytes, self.mtu)
+                self.bytes_to_ignore = self.inflight
+                self.bytes_ignored = 0.0
+                self.trigger_qa = False
+                done = True
+            self.achieved_bytes = 0.0
+            self.qa_endtime = now + self.base_rtt + p.target_delay
+        if done:
+            self.inc_bytes = self.received_bytes = 0.0
+        return done
 
     def on_nack(self, size: int, trimmed: bool, rtt: float | None, now: float) -> None:
-        """Trims shrink the window by a packet each, or adapt it at once."""
+        """A trimmed packet is a sign of a full queue, at the last hop too (there is no receiver credit)."""
         if rtt is not None:
             self._learn(rtt)
-        on_nack(self.state, self.parameters, size, trimmed, now)
+        self.inflight -= size
+        if not trimmed:
+            return
+        self.avg_delay += _EWMA * (self.parameters.base_rtt - self.avg_delay)
+        self.bytes_ignored += size
+        self.trigger_qa = True
+        if not self.quick_adapt(True, True, 0.0, now):
+            self.cwnd = max(self.cwnd - size, self.mtu)
 
     def on_loss(self, size: int, now: float) -> None:
-        """One packet less."""
-        on_loss(self.state, self.parameters, size)
+        """Shrink by the packet."""
+        self.inflight -= size
+        self.bytes_ignored += size
+        self.cwnd = max(self.cwnd - size, self.mtu)
 
-    def on_requeue(self, size: int) -> None:
-        """Book-keeping only."""
-        self.state.inflight -= size
-
-    def snapshot(self) -> dict[str, Any]:
-        """Window and delays."""
-        s = self.state
-        return {
-            "cwnd": int(s.cwnd),
-            "cc_inflight": int(s.inflight),
-            "base_rtt": s.base_rtt,
-            "avg_delay": s.avg_delay,
-            "target_delay": self.parameters.target_delay,
-        }
+    def _penalise(self, penalty: int, restore: bool, newly: int) -> bool:
+        """Apply the receiver's penalty: shrink by penalty/128 of the delivered bytes, or restore the saved window."""
+        if penalty > 0:
+            if self.saved_cwnd == 0:
+                self.saved_cwnd = self.cwnd
+            self.cwnd = max(self.mtu, min(self.cwnd, self.inflight) - (penalty * newly >> _FULL_PENALTY_SHIFT))
+            return True
+        if restore and self.saved_cwnd > 0:
+            self.cwnd = self.saved_cwnd
+            self.saved_cwnd = 0.0
+        return False
 
     def _learn(self, rtt: float) -> None:
         """Lower the base RTT to the least sample: a first sample may include queueing."""
-        s = self.state
         rtt = max(rtt, min(_MIN_RTT, self._facts.base_rtt))
-        if rtt >= s.base_rtt:
+        if rtt >= self.base_rtt:
             return
-        s.base_rtt = rtt
+        self.base_rtt = rtt
         if "max_cwnd" in self._config:
             return
-        grown = s.cwnd >= self.parameters.max_cwnd
-        self.parameters = replace(self.parameters, max_cwnd=_window_cap(self._facts, s.base_rtt))
-        if grown or s.cwnd > self.parameters.max_cwnd:
-            s.cwnd = self.parameters.max_cwnd
+        grown = self.cwnd >= self.max_cwnd
+        self.max_cwnd = _window_cap(self._facts, rtt)
+        if grown or self.cwnd > self.max_cwnd:
+            self.cwnd = self.max_cwnd
+
+    def snapshot(self) -> dict[str, Any]:
+        """Window and delays."""
+        delays = {"avg_delay": self.avg_delay, "target_delay": self.parameters.target_delay}
+        return {**super().snapshot(), **delays}
 
 
 CONTROLS.register(Nscc)

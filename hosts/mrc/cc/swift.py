@@ -15,7 +15,7 @@ from typing import ClassVar
 from mypy_extensions import mypyc_attr
 
 from mrclab.hosts.mrc.cc import CONTROLS, PathFacts
-from mrclab.hosts.mrc.cc.windowed import Windowed
+from mrclab.hosts.mrc.cc.windowed import Aimd
 from mrclab.topo.config.registry import Setting
 
 _TARGET_RTTS = 2.0
@@ -23,7 +23,7 @@ _RANGE_TARGETS = 5.0
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Swift(Windowed):
+class Swift(Aimd):
     """Swift: additive increase below a target delay, decrease in proportion to the excess above it, once per RTT."""
 
     name: ClassVar[str] = "swift"
@@ -51,15 +51,13 @@ class Swift(Windowed):
         fs_max_cwnd: float = 100.0,
         max_cwnd: float = 0.0,
     ) -> None:
-        super().__init__(facts, max_cwnd)
+        super().__init__(facts, now, max_cwnd, ai, max_mdf)  # a loss takes most, as in fast recovery
         self._target = base_target or _TARGET_RTTS * facts.base_rtt
-        self._ai, self._beta, self._max_mdf = ai, beta, max_mdf
+        self._beta, self._max_mdf = beta, max_mdf
         self._fs_range = fs_range if fs_range >= 0 else _RANGE_TARGETS * self._target
         span = 1 / math.sqrt(fs_min_cwnd) - 1 / math.sqrt(fs_max_cwnd)
         self._fs_alpha = self._fs_range / span if span > 0 else 0.0
         self._fs_beta = -self._fs_alpha / math.sqrt(fs_max_cwnd)
-        self._last_decrease = now
-        self.rtt = facts.base_rtt  # of the last sample
 
     def target(self) -> float:
         """Return the target delay of this window, seconds: flow scaling gives small windows more."""
@@ -74,25 +72,9 @@ class Swift(Windowed):
         self.rtt = rtt
         target = self.target()
         if rtt < target:
-            self.set_window(self.cwnd + self._ai * self.mtu * newly / self.cwnd)
+            self.grow(newly)
         else:
-            self._decrease(min(self._beta * (rtt - target) / rtt, self._max_mdf), now)
-
-    def on_nack(self, size: int, trimmed: bool, rtt: float | None, now: float) -> None:
-        """Shrink most after a trimmed packet, as in fast recovery."""
-        self.inflight -= size
-        if trimmed:
-            self._decrease(self._max_mdf, now)
-
-    def on_loss(self, size: int, now: float) -> None:
-        """Shrink most, as in fast recovery."""
-        self.inflight -= size
-        self._decrease(self._max_mdf, now)
-
-    def _decrease(self, share: float, now: float) -> None:
-        if now - self._last_decrease >= self.rtt:
-            self.set_window(self.cwnd * (1 - share))
-            self._last_decrease = now
+            self.cut(min(self._beta * (rtt - target) / rtt, self._max_mdf), now)
 
 
 CONTROLS.register(Swift)
