@@ -127,6 +127,6 @@ MUTANTS: Final = (
     Mutant("the window of RoCE is one packet too large", "hosts/roce/requestor.py", "return self.next < self.end and self.next - self.una < self._limit", "return self.next < self.end and self.next - self.una <= self._limit", ("roce_endpoint",)),
     Mutant("the last packet of a message asks for no ACK", "hosts/roce/requestor.py", "            last\n            or seq % self._ack_every == 0", "            seq % self._ack_every == 0", ("roce_endpoint",)),
     Mutant("a QP is not paced", "hosts/roce/requestor.py", "            self.next_at = max(self.next_at, now - _PACING_CREDIT * cost) + cost\n", "            pass\n", ("roce_endpoint", "roce_dcqcn")),
-    Mutant("DCQCN never recovers", "hosts/roce/cc/dcqcn.py", "    s.rate = (s.rate + s.target) / 2\n", "    s.target = s.rate\n", ("roce_dcqcn",)),
+    Mutant("DCQCN never recovers", "hosts/roce/cc/dcqcn.py", "        self.current = (self.current + self.target) / 2\n", "        self.target = self.current\n", ("roce_dcqcn",)),
 )  # fmt: skip
 """All of them."""

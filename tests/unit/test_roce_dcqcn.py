@@ -1,11 +1,13 @@
 """DCQCN against traces by hand, and in a simulated incast. Line rate 1000 B/s, base RTT 1 s: constants are round."""
 
+from operator import attrgetter
+
 import pytest
 from mrc_sim import FULL_SIZE, Transfer
 from roce_sim import PORT_RATE, Bottleneck, Simulation
 
 from mrclab.hosts.roce.cc import RateFacts, rate_control
-from mrclab.hosts.roce.cc.dcqcn import Dcqcn, advance, on_cnp, on_sent, parameters, start
+from mrclab.hosts.roce.cc.dcqcn import Dcqcn, parameters
 from mrclab.hosts.roce.cc.none import NoRateControl
 from mrclab.topo.config.nodeconfig import DcqcnSection
 
@@ -21,8 +23,8 @@ FACTS = RateFacts(1000.0, 1.0, 1024, CONFIG)
 
 def cut(now=0.0, **changes):
     """A limiter right after its first CNP: 500 of 1000 B/s."""
-    s = start(P)
-    on_cnp(s, P, now)
+    s = Dcqcn(FACTS, 0.0)
+    s.on_cnp(now)
     for name, value in changes.items():
         setattr(s, name, value)
     return s
@@ -44,17 +46,17 @@ def test_a_new_flow_is_not_limited():
 
 def test_a_cnp_cuts_by_half_of_alpha_and_remembers_the_rate_before():
     s = cut()
-    assert (s.rate, s.target, s.alpha) == (500.0, 1000.0, 1.0)
-    on_cnp(s, P, 1.0)
-    assert (s.rate, s.target) == (250.0, 500.0)
+    assert (s.current, s.target, s.alpha) == (500.0, 1000.0, 1.0)
+    s.on_cnp(1.0)
+    assert (s.current, s.target) == (250.0, 500.0)
 
 
 def test_alpha_decays_while_no_cnp_comes_and_rises_with_each():
     s = cut()
-    advance(s, P, 8.5)  # two periods of 4 s
+    s.advance(8.5)  # two periods of 4 s
     assert s.alpha == pytest.approx(0.75**2)
-    on_cnp(s, P, 8.5)
-    assert s.rate == pytest.approx(500 * (1 - 0.5625 / 2))
+    s.on_cnp(8.5)
+    assert s.current == pytest.approx(500 * (1 - 0.5625 / 2))
     assert s.alpha == pytest.approx(0.75 * 0.5625 + 0.25)
 
 
@@ -62,52 +64,52 @@ def test_the_timer_recovers_fast_then_adds_then_leaps_with_the_byte_counter():
     s = cut()
     rates = []
     for tick in range(1, 5):  # at 10, 20, 30 and 40 s
-        advance(s, P, 10.0 * tick)
-        rates.append((s.target, s.rate))
+        s.advance(10.0 * tick)
+        rates.append((s.target, s.current))
     # two steps of fast recovery; then additive increase of a target that is at the line already
     assert rates == [(1000, 750), (1000, 875), (1000, 937.5), (1000, 968.75)]
 
 
 def test_additive_increase_moves_the_target():
-    s = cut(target=400.0, rate=200.0)
-    advance(s, P, 20.0)
-    assert (s.target, s.rate) == (400, 350)
-    advance(s, P, 30.0)
-    assert (s.target, s.rate) == (410, 380)
-    advance(s, P, 40.0)
-    assert (s.target, s.rate) == (420, 400)
+    s = cut(target=400.0, current=200.0)
+    s.advance(20.0)
+    assert (s.target, s.current) == (400, 350)
+    s.advance(30.0)
+    assert (s.target, s.current) == (410, 380)
+    s.advance(40.0)
+    assert (s.target, s.current) == (420, 400)
 
 
 def test_the_byte_counter_ticks_as_the_timer_does():
-    s = cut(target=400.0, rate=200.0)
-    on_sent(s, P, 19_999)
-    assert s.rate == 200
-    on_sent(s, P, 1)
-    assert s.rate == 300
-    on_sent(s, P, 40_000)
-    assert (s.byte_stage, s.target, s.rate) == (3, 410, 380)
+    s = cut(target=400.0, current=200.0)
+    s.on_sent(19_999, 0.0)
+    assert s.current == 200
+    s.on_sent(1, 0.0)
+    assert s.current == 300
+    s.on_sent(40_000, 0.0)
+    assert (s.byte_stage, s.target, s.current) == (3, 410, 380)
 
 
 def test_hyper_increase_begins_when_both_are_past_fast_recovery():
-    s = cut(target=400.0, rate=400.0, timer_stage=2, byte_stage=3)
-    advance(s, P, 10.0)
-    assert (s.timer_stage, s.target, s.rate) == (3, 450, 425)  # (3 − 2) × hyper
-    on_sent(s, P, 20_000)
-    advance(s, P, 20.0)
+    s = cut(target=400.0, current=400.0, timer_stage=2, byte_stage=3)
+    s.advance(10.0)
+    assert (s.timer_stage, s.target, s.current) == (3, 450, 425)  # (3 − 2) × hyper
+    s.on_sent(20_000, 0.0)
+    s.advance(20.0)
     # byte counter: min(3, 4) − 2 = 1 step; timer: min(4, 4) − 2 = 2 steps
-    assert (s.target, s.rate) == (600, 531.25)
+    assert (s.target, s.current) == (600, 531.25)
 
 
 def test_a_cnp_begins_the_recovery_anew():
     s = cut()
-    advance(s, P, 25.0)
-    assert (s.timer_stage, s.rate) == (2, 875)
-    on_cnp(s, P, 25.0)
+    s.advance(25.0)
+    assert (s.timer_stage, s.current) == (2, 875)
+    s.on_cnp(25.0)
     assert (s.timer_stage, s.byte_stage, s.target) == (0, 0, 875)
-    assert s.rate == pytest.approx(875 * (1 - 0.75**6 / 2))
-    advance(s, P, 34.9)
+    assert s.current == pytest.approx(875 * (1 - 0.75**6 / 2))
+    s.advance(34.9)
     assert s.timer_stage == 0
-    advance(s, P, 35.0)
+    s.advance(35.0)
     assert s.timer_stage == 1
 
 
@@ -128,18 +130,19 @@ def test_a_limiter_that_time_alone_releases_lets_the_next_packet_go_as_fast_as_t
 
 
 def test_the_rate_has_a_floor():
-    s = start(P)
+    s = Dcqcn(FACTS, 0.0)
     for _ in range(40):
-        on_cnp(s, P, 0.0)
-    assert s.rate == P.least_rate
+        s.on_cnp(0.0)
+    assert s.current == P.least_rate
 
 
 def test_time_in_one_leap_or_in_small_steps_is_the_same():
     leap, steps = cut(), cut()
-    advance(leap, P, 37.3)
+    leap.advance(37.3)
     for tenth in range(374):
-        advance(steps, P, tenth / 10)
-    assert leap == steps
+        steps.advance(tenth / 10)
+    state = attrgetter("current", "target", "alpha", "timer_stage", "byte_stage")
+    assert state(leap) == state(steps)
 
 
 def test_none_ignores_cnps():
