@@ -174,13 +174,6 @@ def template_local(t0: int, downlink: int) -> int:
     return _pack(usid(UsidType.T0, 0, t0), usid(UsidType.DOWNLINK, 0, downlink))
 
 
-def template_for(source_group: int, group: int, downlink: int) -> int:
-    """The template from a host in one T0 group to a downlink of another or the same group."""
-    if source_group == group:
-        return template_local(group, downlink)
-    return template_cross(source_group, group, downlink)
-
-
 def address(template: int, entropy: int, fan: int = 0) -> int:
     """Destination address on the wire: the EV's plane in every uSID, its uplink in the T1's.
 

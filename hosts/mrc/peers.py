@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
@@ -16,6 +17,7 @@ from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.packets.path import cable_macs
 from mrclab.topo import srv6
 from mrclab.topo.config.nodeconfig import NodeConfig, Template
+from mrclab.topo.economy import IdentityCache
 
 _CONTROL_TAG: Final = srv6.ev_tag(srv6.MAX_TAG_INDEX)  # control packets use the last tag, which no QP's set reaches
 _UPLINK_BITS: Final = srv6.MAX_INDEX.bit_length()
@@ -31,22 +33,13 @@ def plane_mask(config: NodeConfig) -> int:
     return sum(1 << port.plane - 1 for port in config.ports)
 
 
-def _with_downlink(text: str, downlink: int) -> int:
-    """A group's address template with the downlink of one host in its last uSID."""
-    known = _templates.get(text)
-    if known is None:
-        template, shift = srv6.from_text(text), 0
-        while template >> shift & 0xFFFF == 0:
-            shift += srv6.USID_BITS
-        if len(_templates) >= _MAX_TEMPLATES:
-            _templates.clear()
-        known = _templates[text] = template, shift
-    template, shift = known
-    return template | srv6.usid(srv6.UsidType.DOWNLINK, 0, downlink) << shift
-
-
-_MAX_TEMPLATES: Final = 4096
-_templates: Final[dict[str, tuple[int, int]]] = {}  # by text: the number, and the place of its last uSID
+@functools.lru_cache(4096)
+def _template(text: str) -> tuple[int, int]:
+    """Return a group's address template as a number, and the place of its last uSID, that of the downlink."""
+    template, shift = srv6.from_text(text), 0
+    while template >> shift & 0xFFFF == 0:
+        shift += srv6.USID_BITS
+    return template, shift
 
 
 _RECENT_RTTS: Final = 2.0  # data must have arrived by a plane this recently for it to be trusted
@@ -55,26 +48,18 @@ _RECENT_RTTS: Final = 2.0  # data must have arrived by a plane this recently for
 class OwnSide:
     """Parts common to a host's paths and QPs, whatever the peer."""
 
-    __slots__ = ("address", "facts", "macs", "planes", "settings")
+    __slots__ = ("_settings", "address", "facts", "macs", "planes")
 
     def __init__(self, config: NodeConfig) -> None:
-        # by identity of config and template, or config and settings, which are kept alive
-        self.settings: dict[tuple[int, int], tuple[NodeConfig, Template, MrcQpSettings]] = {}
-        self.facts: dict[tuple[int, int], tuple[NodeConfig, MrcQpSettings, PathFacts]] = {}
+        self._settings: IdentityCache[MrcQpSettings] = IdentityCache(64)
+        self.facts: IdentityCache[PathFacts] = IdentityCache(64)
         self.address = srv6.from_text(config.host.address)
         self.macs = {port.plane: (port.number, cable_macs(port)) for port in config.ports}  # by plane
         self.planes = plane_mask(config)
 
     def usual_settings(self, config: NodeConfig, template: Template) -> MrcQpSettings:
         """Return the settings of a QP without attributes of its own: those that all hosts share, found at once."""
-        known = self.settings
-        key = (id(config), id(template))
-        entry = known.get(key)
-        if entry is None:
-            if len(known) >= _MAX_FACTS:
-                known.clear()
-            entry = known[key] = config, template, usual_settings(config, template)
-        return entry[2]
+        return self._settings.get((config, template), (), lambda: usual_settings(config, template))
 
 
 class Peer:
@@ -109,7 +94,8 @@ class Peer:
         self._config = config
         self._codec = codec
         self._own = own
-        destination = _with_downlink(template.address, downlink)
+        group, shift = _template(template.address)
+        destination = group | srv6.usid(srv6.UsidType.DOWNLINK, 0, downlink) << shift
         self._ends = Ends(destination, own.address, self.address, template.fan)
         self.address_bytes = self._ends.destination
         self._control_paths: dict[int, EvRoute] = {}  # by plane << _UPLINK_BITS | uplink, once used
@@ -232,22 +218,19 @@ class Peer:
         key = (settings.cc_profile, settings.trimming, repr(sorted(config.items())) if config else "")
         found = self._windows.get(key)
         if found is None:
-            made = controller(settings.cc_profile, self._facts(settings), now, **config)
+            facts = self._own.facts.get((self._config, settings), (), lambda: self._facts(settings))
+            made = controller(settings.cc_profile, facts, now, **config)
             found = self._windows[key] = Qpcc(made)
             if type(made).credit_based:
                 self.credit = found
         return found
 
     def _facts(self, settings: MrcQpSettings) -> PathFacts:
-        """Return the properties of a path with these settings, computed once for destinations that are alike."""
-        config, known = self._config, self._own.facts
-        key = (id(config), id(settings))
-        entry = known.get(key)
-        if entry is not None:
-            return entry[2]
+        """Return the properties of a path with these settings."""
+        config = self._config
         rate = config.link.rate_pps
         mtu = config.path_mtu + NOMINAL_OVERHEAD  # of the link: QPs with smaller packets share the window
-        made = path_facts(
+        return path_facts(
             settings.base_rtt,
             rate * config.all_ports * settings.base_rtt * mtu,
             mtu,
@@ -256,14 +239,9 @@ class Peer:
             rate * settings.base_rtt,
             config.longest_rtt,
         )
-        if len(known) >= _MAX_FACTS:
-            known.clear()
-        known[key] = config, settings, made
-        return made
 
 
 _MAX_WITHOUT_QP: Final = 256
-_MAX_FACTS: Final = 64
 
 
 class PeerTable:

@@ -28,13 +28,13 @@ class Pacer:
 
     __slots__ = ("_backlogged", "_catch_up", "_idle_credit", "_seconds_per_byte", "free_at", "worst_late")
 
-    def __init__(self, rate_pps: float, full_size: int, catch_up: float = CATCH_UP_S) -> None:
+    def __init__(self, rate_pps: float, full_size: int) -> None:
         """A link that carries `rate_pps` frames of `full_size` bytes per second."""
         if rate_pps <= 0 or full_size <= 0:
             raise ValueError(f"a link of {rate_pps} packets/s of {full_size} bytes carries nothing")
         self._seconds_per_byte = 1.0 / (rate_pps * full_size)
         self._idle_credit = (BURST_FRAMES - 1.0) / rate_pps + _ROUNDING_S
-        self._catch_up = max(catch_up, self._idle_credit)
+        self._catch_up = max(CATCH_UP_S, self._idle_credit)
         self._backlogged = False
         self.free_at = float("-inf")
         self.worst_late = 0.0

@@ -10,7 +10,7 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Any, Final
+from typing import Any
 
 from typing_extensions import override
 
@@ -21,12 +21,10 @@ from mrclab.hosts.rdma.packets.path import Frame, cable_macs
 from mrclab.hosts.rdma.verbs import Verbs
 from mrclab.hosts.roce.packets import WIRE, PlainPath, RoceCodec
 from mrclab.hosts.roce.provider import RoceProvider
-from mrclab.hosts.roce.qp import ControlItem, RocePeer, RoceQueuePair
+from mrclab.hosts.roce.qp import ControlItem, RoceQueuePair
 from mrclab.topo import srv6
 from mrclab.topo.config.nodeconfig import NodeConfig
 from mrclab.topo.economy import Secrets
-
-_MAX_PEERS: Final = 4096
 
 
 class RocePort(rc.TransportPort):
@@ -55,7 +53,6 @@ class RoceEndpoint(rc.Endpoint[RocePort, RoceQueuePair]):
         super().__init__(config, rng, log, secrets, [RocePort(port.number, port.plane) for port in config.ports])
         self.codec = codec
         self._address = srv6.to_bytes(srv6.from_text(config.host.address))
-        self._peers: dict[int, RocePeer] = {}
         self._macs = {port.number: cable_macs(port) for port in config.ports}
         self._icrc = Verifier(self._address)
         self._ports: dict[int, RocePort] = self.ports.by_number
@@ -64,15 +61,6 @@ class RoceEndpoint(rc.Endpoint[RocePort, RoceQueuePair]):
         self._pacing = self.timers.timer(self._on_pacing)
 
     # --- paths ------------------------------------------------------------------------------------
-
-    def peer(self, address: int) -> RocePeer:
-        """Return the host with this address."""
-        found = self._peers.get(address)
-        if found is None:
-            if len(self._peers) >= _MAX_PEERS:
-                self._peers.clear()
-            found = self._peers[address] = RocePeer(address)
-        return found
 
     def path(self, port: int, peer: bytes, sport: int) -> PlainPath:
         """Return a new path out of a port."""

@@ -43,4 +43,4 @@ class RoceProvider(QpProvider[RoceQueuePair]):
         address = srv6.from_text(peer)
         endpoint.verbs.check_remote(peer, address)
         settings = qp_settings(endpoint.config, template, **attributes)
-        return RoceQueuePair(endpoint, init, endpoint.peer(address), settings, now)
+        return RoceQueuePair(endpoint, init, address, settings, now)

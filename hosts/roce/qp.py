@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,15 +44,10 @@ _read_stats: Final = reader(RoceQpStats)
 _NO_PATHS: Final[dict[int, PlainPath]] = {}  # stays empty: a host with one port has no others
 
 
-class RocePeer:
-    """One destination host, the same for all QPs that lead there."""
-
-    __slots__ = ("address", "number", "text")
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.text = srv6.text(number)
-        self.address = srv6.to_bytes(number)
+@functools.lru_cache(4096)
+def _forms(address: int) -> tuple[str, bytes]:
+    """Return an address as text and as bytes, the same objects for all QPs that lead there."""
+    return srv6.text(address), srv6.to_bytes(address)
 
 
 class RoceQueuePair(rc.QueuePair[RoceRequestor, RoceResponder]):
@@ -63,12 +59,12 @@ class RoceQueuePair(rc.QueuePair[RoceRequestor, RoceResponder]):
     )  # fmt: skip
 
     def __init__(
-        self, endpoint: RoceEndpoint, init: rc.QpInit, peer: RocePeer, settings: RoceQpSettings, now: float
+        self, endpoint: RoceEndpoint, init: rc.QpInit, peer: int, settings: RoceQpSettings, now: float
     ) -> None:
-        super().__init__(endpoint.events, init, peer.text)
+        text, self.peer_bytes = _forms(peer)
+        super().__init__(endpoint.events, init, text)
         self.endpoint = endpoint
         self.memory = endpoint.memory
-        self.peer_bytes = peer.address
         self.settings = settings
         self.stats = RoceQpStats()
         self.queued = False  # at its port, to send

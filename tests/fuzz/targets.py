@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 UNIT = Path(__file__).parents[1] / "unit"
 SWITCH = Path(__file__).parents[1] / "switch"
@@ -251,7 +252,7 @@ def _seal(frame: bytearray, roce: bool) -> None:
     prefix = icrc.ipv6_prefix(length.to_bytes(2, "big") + b"\x11", bytes(view[udp - 32 : udp]))
     head = bytearray(view[udp:end])
     head[6:8], head[12] = b"\0\0", 0
-    frame[end : end + 4] = icrc.compute(prefix, head, b"").to_bytes(4, "little")
+    frame[end : end + 4] = (crc32(head, prefix) ^ icrc.mask_correction(len(head))).to_bytes(4, "little")
 
 
 def mrc_frames(data: bytes) -> None:

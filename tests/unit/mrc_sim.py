@@ -61,7 +61,7 @@ def node_config(
                 group=other,
                 prefix=f"{srv6.text(srv6.group_prefix(other))}/64",
                 scope="t0-local" if local else "cross-t1",
-                address=srv6.text(srv6.template_for(group, other, 1)),
+                address=srv6.text(srv6.template_local(other, 1) if local else srv6.template_cross(group, other, 1)),
                 uplinks={p: () if local else tuple(range(1, uplinks + 1)) for p in range(1, planes + 1)},
                 base_rtt=2 * links * HOP + 1 / RATE,
                 links=links,

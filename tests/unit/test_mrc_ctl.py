@@ -99,7 +99,7 @@ def test_bad_fields_and_expansions_are_refused():
 
 
 def test_every_format_finds_its_path_again():
-    template = srv6.template_for(1, 2, 1)
+    template = srv6.template_cross(1, 2, 1)
     for plane in (1, 2):
         for uplink in (1, 2):
             ev = srv6.ev(plane, uplink, srv6.ev_tag(9))
@@ -187,7 +187,7 @@ def test_a_qp_uses_exactly_the_evs_of_its_explicit_profile():
 @pytest.mark.parametrize("fmt", [EvFormat.SRV6, EvFormat.UDP])
 def test_profiles_of_other_formats_lead_to_paths_as_well(host, fmt):
     ev = srv6.ev(2, 2, srv6.ev_tag(0))
-    number = explicit(host, (2, value_of(fmt, ev, srv6.address(srv6.template_for(1, 2, 1), ev))), fmt=fmt)
+    number = explicit(host, (2, value_of(fmt, ev, srv6.address(srv6.template_cross(1, 2, 1), ev))), fmt=fmt)
     qp = host.verbs.create_qp(PEER, 0.0, ev_profile=number)
     ((port, value, state),) = host.ctl.query_ev_state(qp)
     assert (port, len(value), state) == (2, fmt.value, ApiState.GOOD)

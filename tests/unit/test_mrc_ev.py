@@ -16,7 +16,7 @@ from mrclab.topo import srv6
 
 class Ways:
     def path(self, value):
-        ends = Ends(srv6.template_for(1, 2, 1), srv6.host_address(1, 1), srv6.host_address(2, 1))
+        ends = Ends(srv6.template_cross(1, 2, 1), srv6.host_address(1, 1), srv6.host_address(2, 1))
         return EvRoute(value, srv6.ev_plane(value), bytes(12), ends)
 
 

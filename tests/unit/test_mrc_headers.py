@@ -25,7 +25,7 @@ ROUTE = srv6.nic_route(1, 1).to_bytes(6, "big")
 
 
 def path() -> EvRoute:
-    return EvRoute(EV, 1, MACS, Ends(srv6.template_for(1, 2, 1), SOURCE, DESTINATION))
+    return EvRoute(EV, 1, MACS, Ends(srv6.template_cross(1, 2, 1), SOURCE, DESTINATION))
 
 
 def write_body(payload: bytes, psn: int = 7, op: int = h.MrcOpcode.WRITE_ONLY) -> bytes:

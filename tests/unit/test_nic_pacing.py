@@ -9,8 +9,8 @@ from mrclab.hosts.nic.nicport import Pacer
 FRAME = 4000
 
 
-def new_pacer(catch_up: float = 0.02) -> Pacer:
-    return Pacer(500, FRAME, catch_up)
+def new_pacer() -> Pacer:
+    return Pacer(500, FRAME)
 
 
 def send_all(pacer: Pacer, now: float, limit: int = 1000) -> int:
@@ -49,7 +49,7 @@ def test_a_late_wake_up_is_made_good():
 
 
 def test_lateness_beyond_the_limit_is_lost_time():
-    pacer = new_pacer(catch_up=0.02)
+    pacer = new_pacer()
     send_all(pacer, 0.0)
     assert send_all(pacer, 1.0) == 11
 
@@ -86,7 +86,7 @@ def test_a_reset_forgets_the_backlog():
 
 @given(st.lists(st.floats(0.0, 0.01), min_size=1, max_size=200))
 def test_whatever_the_wake_ups_the_rate_is_neither_lost_nor_exceeded(gaps):
-    pacer = new_pacer(catch_up=0.02)
+    pacer = new_pacer()
     now, sent = 100.0, send_all(new_pacer(), 100.0)
     send_all(pacer, now)
     for gap in gaps:

@@ -75,7 +75,7 @@ def test_uplinks_and_planes_of_the_paper_have_values_of_their_own():
 
 
 def test_address_inside_a_group_as_written_down():
-    template = srv6.template_for(source_group=5, group=5, downlink=2)
+    template = srv6.template_local(5, 2)
     assert srv6.text(srv6.address(template, srv6.ev(1, 0, 0))) == "fcbb:bb00:2105:3102::"
 
 

@@ -14,8 +14,6 @@ from functools import lru_cache
 from typing import Final
 from zlib import crc32
 
-Buffer = bytes | bytearray | memoryview
-
 _ONES_LRH: Final = b"\xff" * 8
 _MASKED_FIRST_WORD: Final = b"\x6f\xff\xff\xff"  # version 6; traffic class and flow label as ones
 _NEXT_UDP: Final = b"\x11"
@@ -40,14 +38,6 @@ def mask_correction(length: int) -> int:
     masked[_UDP_CHECKSUM_AT : _UDP_CHECKSUM_AT + 2] = b"\xff\xff"
     masked[_BTH_RESERVED_AT] = 0xFF
     return crc32(masked) ^ plain
-
-
-def compute(prefix: int, headers: Buffer, payload: Buffer, pad: bytes = b"") -> int:
-    """ICRC of `headers` (from UDP on; UDP checksum and BTH reserved byte zero), `payload` and `pad`."""
-    state = crc32(payload, crc32(headers, prefix))
-    if pad:
-        state = crc32(pad, state)
-    return state ^ mask_correction(len(headers) + len(payload) + len(pad))
 
 
 class Verifier:
