@@ -14,19 +14,20 @@ from typing_extensions import override
 from mrclab.hosts.mrc.evs.ev import Ev
 from mrclab.hosts.mrc.evs.evset import EvSet
 from mrclab.hosts.mrc.packets import headers as h
+from mrclab.hosts.mrc.recovery import stalls
 from mrclab.hosts.mrc.recovery.inflight import InFlight
 from mrclab.hosts.mrc.recovery.recovery import LossFinding, LossRecovery, RecoveryVerdict
 from mrclab.hosts.mrc.recovery.retries import Retries
 from mrclab.hosts.mrc.recovery.rnr import RnrBackoff
 from mrclab.hosts.mrc.recovery.sendtimer import SendTimer
 from mrclab.hosts.mrc.recovery.sent import INFERRED, TAIL, MrcMessage, PacketState, SentPacket
-from mrclab.hosts.mrc.recovery.stalls import StallReport
 from mrclab.hosts.mrc.scheduling import SendState
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.path import Frame
 from mrclab.hosts.rdma.packets.psn import PSN_MASK, unwrap, wrap
 from mrclab.hosts.rdma.qp import SendHalf
+from mrclab.hosts.rdma.timers import NEVER
 from mrclab.topo.config.nodeconfig import MPR_UNIT
 
 if TYPE_CHECKING:
@@ -56,9 +57,9 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
 
     __slots__ = (
         "_busy_since", "_cc", "_class_new", "_class_retx", "_credit_based", "_evs", "_flags", "_full_nominal", "_loss",
-        "_msn", "_mtu", "_order", "_prober", "_rqmsn", "_sendtimer", "_stalls", "_stats", "_window", "in_flight_bytes",
-        "last_progress", "last_sent", "lost", "psn_window", "recovery", "retries", "rnr", "unresponsive", "unsent",
-        "wimm_in_flight",
+        "_msn", "_mtu", "_order", "_prober", "_rqmsn", "_sendtimer", "_stalled_since", "_stats", "_window",
+        "in_flight_bytes", "last_progress", "last_sent", "lost", "psn_window", "recovery", "retries", "rnr",
+        "unresponsive", "unsent", "wimm_in_flight",
     )  # fmt: skip
 
     message_class = MrcMessage
@@ -87,7 +88,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self.wimm_in_flight = 0
         self.last_progress = 0.0
         self._busy_since = 0.0  # something was posted then, and there was nothing before
-        self._stalls: StallReport | None = None
+        self._stalled_since = NEVER  # last progress before the stall that was reported
         self.last_sent = float("-inf")
         self._order = 0
         self._msn = self._rqmsn = 0
@@ -380,7 +381,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
 
     def _peer_responded(self) -> None:
         self._prober.tail_backoff = 1
-        self._sendtimer.tail_probe.reset()
+        self._sendtimer.peer_responded()
         if self.unresponsive:
             self.unresponsive = False
             self.in_flight_bytes.attach()
@@ -446,11 +447,8 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
 
     def check_progress(self, now: float) -> None:
         """Report a stall, or its end."""
-        if self._stalls is None:
-            if not self.incomplete:
-                return
-            self._stalls = StallReport()
-        self._stalls.check(self, max(self.last_progress, self._busy_since), now)
+        since = max(self.last_progress, self._busy_since)
+        self._stalled_since = stalls.check(self, self._stalled_since, since, now)
 
     # --- the end ----------------------------------------------------------------------------------
 

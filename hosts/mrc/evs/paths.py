@@ -59,15 +59,7 @@ class Ends:
 class EvRoute(Route):
     """Path of one EV to one peer, as bytes."""
 
-    __slots__ = (
-        "_macs",
-        "ends",
-        "plane",
-        "port",
-        "source",
-        "uplink",
-        "value",
-    )
+    __slots__ = ("_macs", "ends", "plane", "port", "source", "uplink", "value")
 
     def __init__(self, value: int, port: int, macs: bytes, ends: Ends) -> None:
         super().__init__()

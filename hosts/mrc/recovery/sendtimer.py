@@ -2,33 +2,46 @@
 
 One timer fires at the earliest of the three. A peer that responds to none of two reliability probes is unresponsive:
 its QP leaves the window of the destination to the other QPs.
+
+Tail loss probes are those of RFC 8985: no packet follows the last one of a flow, so none could show it lost. After a
+round trip and some slack the packets that are not acknowledged are retransmitted, a few at most, each in another plane.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from typing_extensions import override
 
 from mrclab.hosts.mrc.recovery.loss import ROUNDING
 from mrclab.hosts.mrc.recovery.sent import TAIL
-from mrclab.hosts.mrc.recovery.tailprobe import TailLossProbe
 from mrclab.hosts.rdma.timers import NEVER, Timer
 
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.requestor import MrcRequestor
 
 
+_EARLIER_RTTS: Final = 0.5  # a packet so much older than the last one need not wait for that one's time
+_MAX_COPIES: Final = 8  # packets that one tail loss probe sends again
+_MAX_BACKOFF: Final = 1 << 20
+
+
 class SendTimer(Timer):
     """Declares packets lost when it fires."""
 
-    __slots__ = ("_loss", "_requestor", "tail_probe")
+    __slots__ = ("_loss", "_requestor", "_rtt", "_tail_backoff", "_tail_probed_at")
 
     def __init__(self, requestor: MrcRequestor) -> None:
         super().__init__(requestor.qp.endpoint.timers)
         self._requestor = requestor
         self._loss = requestor.recovery.loss
-        self.tail_probe = TailLossProbe(requestor.recovery.loss, requestor.recovery.rtt)
+        self._rtt = requestor.recovery.rtt
+        self._tail_probed_at = float("-inf")  # time of the last tail loss probe
+        self._tail_backoff = 1  # doubles with each until the peer responds
+
+    def peer_responded(self) -> None:
+        """Tail loss probes are as frequent as at first again."""
+        self._tail_backoff = 1
 
     def plan(self, now: float) -> None:
         """Fire at the next timeout or probe; never while nothing is in flight."""
@@ -44,12 +57,16 @@ class SendTimer(Timer):
     def _probe_at(self) -> float:
         """Return the time of the next reliability probe."""
         requestor = self._requestor
-        return requestor.qp.prober.next_tail_probe(requestor.last_progress, requestor.recovery.rtt.srtt)
+        return requestor.qp.prober.next_tail_probe(requestor.last_progress, self._rtt.srtt)
 
     def _tail_probe_at(self, oldest: float) -> float:
         """Return the time of the next tail loss probe; `oldest` is when the oldest packet in flight was sent."""
-        requestor = self._requestor
-        return NEVER if requestor.unresponsive else self.tail_probe.at(oldest, requestor.last_sent)
+        rtt, requestor = self._rtt, self._requestor
+        pto = rtt.pto
+        if requestor.unresponsive or not pto:
+            return NEVER
+        early = oldest + pto + _EARLIER_RTTS * rtt.srtt
+        return max(min(early, requestor.last_sent + pto), self._tail_probed_at + pto * self._tail_backoff)
 
     @override
     def fire(self, now: float) -> None:
@@ -82,11 +99,16 @@ class SendTimer(Timer):
         return requestor.retries.expired(newest, now)
 
     def _probe_tail(self, now: float) -> None:
-        """Send a tail loss probe, and overdue packets again."""
-        requestor = self._requestor
-        overdue = self.tail_probe.overdue(now, requestor.last_sent)
+        """Send a tail loss probe: the oldest overdue packets again."""
+        rtt, requestor = self._rtt, self._requestor
+        limit = now - rtt.pto
+        if now < requestor.last_sent + rtt.pto:
+            limit -= _EARLIER_RTTS * rtt.srtt
+        overdue = self._loss.oldest(_MAX_COPIES, limit)
         if not overdue:
             return
+        self._tail_probed_at = now
+        self._tail_backoff = min(2 * self._tail_backoff, _MAX_BACKOFF)
         for packet in overdue:
             if packet.lost_by == TAIL and packet.sends > 1 and packet.lost_ev is not None:
                 self._loss.true_loss(now)  # two copies without a response

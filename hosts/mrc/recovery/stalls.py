@@ -12,26 +12,21 @@ if TYPE_CHECKING:
 _STALL_RTTS: Final = 64.0  # base RTTs without progress after which a stall is reported
 
 
-class StallReport:
-    """Logs the begin and end of a stall."""
+def check(requestor: MrcRequestor, reported: float, since: float, now: float) -> float:
+    """Log the begin or end of a stall; `since` is the last progress, or the first post.
 
-    __slots__ = ("_since",)
-
-    def __init__(self) -> None:
-        self._since = NEVER  # last progress before the reported stall
-
-    def check(self, requestor: MrcRequestor, since: float, now: float) -> None:
-        """Report the state of a requestor whose last progress, or first post, was at `since`."""
-        qp = requestor.qp
-        if self._since != NEVER:
-            if requestor.incomplete and since <= self._since:
-                return
-            seconds = (since if requestor.incomplete else now) - self._since
-            qp.log("qp.resumed", peer=qp.peer_text, seconds=round(seconds, 9))
-            self._since = NEVER
-        if requestor.incomplete and now - since >= _STALL_RTTS * qp.settings.base_rtt:
-            self._since = since
-            qp.log("qp.stalled", peer=qp.peer_text, since=since, reason=_reason(requestor))
+    `reported` is the last progress before the stall that was logged last, NEVER if that has ended; return the new one.
+    """
+    qp = requestor.qp
+    if reported != NEVER:
+        if requestor.incomplete and since <= reported:
+            return reported
+        seconds = (since if requestor.incomplete else now) - reported
+        qp.log("qp.resumed", peer=qp.peer_text, seconds=round(seconds, 9))
+    if not requestor.incomplete or now - since < _STALL_RTTS * qp.settings.base_rtt:
+        return NEVER
+    qp.log("qp.stalled", peer=qp.peer_text, since=since, reason=_reason(requestor))
+    return since
 
 
 def _reason(requestor: MrcRequestor) -> str:
