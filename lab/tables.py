@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from html import escape
 from importlib import import_module
+from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
@@ -18,7 +19,7 @@ from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure.fabric.switches import link_at
 from mrclab.lab.measure.measures import Measures
-from mrclab.lab.measure.series import pairs, quantile
+from mrclab.lab.measure.series import quantile
 from mrclab.lab.measure.traffic import slowdown
 from mrclab.lab.measure.traffic.flows import Selection, ends_of
 from mrclab.lab.report.summary import bins
@@ -168,7 +169,7 @@ class RunTables:
             ("t", "step", "plane", "goodput"),
             (
                 (measures.since_start(begin), end - begin, plane, values[number])
-                for number, (begin, end) in enumerate(pairs(at))
+                for number, (begin, end) in enumerate(pairwise(at))
                 for plane, values in by_plane.items()
             ),
         )

@@ -1,5 +1,6 @@
 """Expectations of EVs: which states they take when, and that a fault touches those over its cables and no others."""
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
@@ -37,13 +38,14 @@ class EvStateExpectation(BaseExpectation):
         fault = measures.faults[self.fault]
         begin = fault.begin
         cleared = measures.times[f"{self.fault}.end"] if self.returns else measures.lasting(fault)[1]
-        changes = [c for c in _changes_over(measures, fault) if c.t >= begin]
+        changes = measures.changes_over(fault, begin, math.inf)
         took = [c for c in changes if c.new == self.state and c.t <= cleared]
         expected = self._expected(fault.where)
         if not took:
             return self.verdict(False, expected, f"no EV went {self.state}")
         keys = {c.key for c in took}
-        back = [c for c in last_changes(changes) if c.key in keys and c.new in USABLE]
+        last_of = {c.key: c for c in changes}
+        back = [c for key, c in last_of.items() if key in keys and c.new in USABLE]
         observed = f"{len(keys)} went {self.state}" + (f", {len(back)} came back" if self.returns else "")
         first = took[0].t - begin
         when = f"{show_seconds(first)} after the fault"
@@ -130,12 +132,7 @@ class EvSwaps(BaseExpectation):
         begin, end = measures.window(self.window)
         fault = measures.faults[self.fault] if self.fault else None
         self._need_evs(measures, fault, begin, end)
-        out = [
-            c
-            for c in measures.paths.changes
-            if self._counts(c) and begin <= c.t <= end and c.key in measures.paths.sender_evs
-            and (fault is None or measures.hits(fault, c.host, c.qp, c.path))
-        ]  # fmt: skip
+        out = [c for c in measures.changes_over(fault, begin, end) if self._counts(c)]
         bounds = Bounds(self.at_least, self.at_most)
         minutes = (end - begin) / 60
         observed = f"{len(out)} times" + (f" = {len(out) / minutes:.1f} a minute" if minutes > 0 else "")
@@ -156,18 +153,6 @@ class EvSwaps(BaseExpectation):
 
     def _counts(self, change: EvChange) -> bool:
         return change.new == self.state if self.state else change.new in OUT and change.old not in OUT
-
-
-def last_changes(changes: Iterable[EvChange]) -> list[EvChange]:
-    """The last change of each EV."""
-    last = {change.key: change for change in changes}
-    return list(last.values())
-
-
-def _changes_over(measures: "Measures", fault: FaultSpan) -> list[EvChange]:
-    """Changes of sending QPs' EVs over a fault's cables; those of QPs that only answer prove nothing."""
-    evs = measures.paths.sender_evs
-    return [c for c in measures.paths.changes if c.key in evs and measures.hits(fault, c.host, c.qp, c.path)]
 
 
 def _over(measures: "Measures", fault: FaultSpan, begin: float, end: float) -> set[EvKey]:

@@ -91,11 +91,10 @@ class InjectedExpectation(BaseExpectation):
 
     def judge(self, measures: "Measures") -> Verdict:
         """The fault's own counters, read when it was cleared."""
-        records = [r for r in measures.history.of("fault.counters") if r["fault"] == self.fault]
-        if not records:
+        counted = measures.injected(self.fault)
+        if counted is None:
             raise KeyError(f"a count of {self.fault}")
-        hit = sum(int(r.get(name) or 0) for r in records for name in ("dropped", "damaged"))
-        seen = sum(int(r.get("seen") or 0) for r in records)
+        seen, hit = counted
         if not hit and not seen:
             raise NoEvidence(f"{self.fault} matched no packet")
         share = hit / seen if seen else 0.0

@@ -203,10 +203,8 @@ class Detect(BaseExpectation):
         expected = f"the {which} EV over {fault.where} is out{within}"
         senders_sampled(measures, Selection(), begin, end)
         out: dict[Any, float] = {}
-        for change in measures.paths.changes:
-            if change.new not in OUT or not begin <= change.t <= end or change.key not in measures.paths.sender_evs:
-                continue
-            if measures.hits(fault, change.host, change.qp, change.path):
+        for change in measures.changes_over(fault, begin, end):
+            if change.new in OUT:
                 out.setdefault(change.key, change.t)
         if not out:
             return self.verdict(False, expected, "no EV was taken out")

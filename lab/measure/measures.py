@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mrclab.lab.history import History, Record
 from mrclab.lab.measure.fabric.faults import FaultSpan, fault_spans
-from mrclab.lab.measure.fabric.paths import PacketLoss, Paths
+from mrclab.lab.measure.fabric.paths import EvChange, PacketLoss, Paths
 from mrclab.lab.measure.fabric.switches import Switches
 from mrclab.lab.measure.samples import Samples
 from mrclab.lab.measure.traffic.completions import CompletionTimes
@@ -202,6 +202,25 @@ class Measures:
             for loss in self.paths.losses
             if begin <= loss.t and loss.sent <= end and self.hits(hit, loss.host, loss.qp, loss.path)
         ]
+
+    def changes_over(self, fault: FaultSpan | None, begin: float, end: float) -> list[EvChange]:
+        """State changes of sending QPs' EVs, of those over a fault's cables where one is given, between two times.
+
+        Those of QPs that only answer prove nothing.
+        """
+        return [
+            change
+            for change in self.paths.changes
+            if begin <= change.t <= end
+            and change.key in self.paths.sender_evs
+            and (fault is None or self.hits(fault, change.host, change.qp, change.path))
+        ]
+
+    def injected(self, fault: str) -> tuple[int, int] | None:
+        """Packets that a fault saw, and those that it dropped or damaged, by its own count; None if it has none."""
+        records = [r for r in self.history.of("fault.counters") if r["fault"] == fault]
+        hit = [int(r[name]) for r in records for name in ("dropped", "damaged") if name in r.data]
+        return (sum(int(r.get("seen", 0)) for r in records), sum(hit)) if hit else None
 
     def hits(self, fault: FaultSpan, host: str, qp: int, path: tuple[int, int]) -> bool:
         """Return True if a fault can take packets of a QP on a path."""

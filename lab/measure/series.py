@@ -1,9 +1,9 @@
 """Numbers over time: cumulative counts and gauges that were sampled, read at any time between their samples."""
 
-import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ def edges(begin: float, end: float, step: float) -> list[float]:
 def binned(counter: CountSeries, at: Sequence[float]) -> list[float]:
     """Growth per second in each bin."""
     values = counter.at_all(at)
-    return [(v1 - v0) / (t1 - t0) for (t0, t1), (v0, v1) in zip(pairs(at), pairs(values), strict=True)]
+    return [(v1 - v0) / (t1 - t0) for (t0, t1), (v0, v1) in zip(pairwise(at), pairwise(values), strict=True)]
 
 
 def binned_total(counters: Iterable[CountSeries], at: Sequence[float]) -> list[float]:
@@ -135,8 +135,3 @@ def jain(values: Sequence[float]) -> float:
     """Jain's fairness index (Jain, Chiu, Hawe 1984): 1 where all are equal, 1/n where one has everything."""
     squares = sum(value * value for value in values)
     return sum(values) ** 2 / (len(values) * squares) if squares else 0.0
-
-
-def pairs(values: Sequence[float]) -> list[tuple[float, float]]:
-    """Neighbours."""
-    return list(itertools.pairwise(values))

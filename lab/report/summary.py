@@ -209,26 +209,17 @@ def _fault(measures: Measures, fault: FaultSpan) -> Row:
         "lost": sum(loss.packets for loss in losses),
         "last_loss_rtts": round((losses[-1].t - begin) / measures.rtt, 2) if losses else None,
         "detected_rtts": _detected(measures, fault),
-        "injected": _injected(measures, fault.name),
+        "injected": counted[1] if (counted := measures.injected(fault.name)) else None,
         "ports_down": sum(begin <= r.t <= begin + 1 for r in measures.history.of("port.state")),
     }
 
 
 def _detected(measures: Measures, fault: FaultSpan) -> float | None:
     """Round trips from a fault's begin until a sender took an EV over its cables out of use; None if none did."""
-    senders, (begin, end) = measures.paths.sender_evs, fault.during(measures.end)
-    for change in measures.paths.changes:
-        gone = change.new in OUT and change.old not in OUT and begin <= change.t <= end
-        if gone and change.key in senders and measures.hits(fault, change.host, change.qp, change.path):
-            return round((change.t - begin) / measures.rtt, 2)
-    return None
-
-
-def _injected(measures: Measures, fault: str) -> int | None:
-    """Packets that the fault took or damaged, by its own count; None where it keeps none."""
-    records = [r for r in measures.history.of("fault.counters") if r["fault"] == fault]
-    counts = [r.get(name) for r in records for name in ("dropped", "damaged")]
-    return sum(int(count) for count in counts if count is not None) if any(c is not None for c in counts) else None
+    begin, end = fault.during(measures.end)
+    gone = (c.t for c in measures.changes_over(fault, begin, end) if c.new in OUT and c.old not in OUT)
+    first = next(gone, None)
+    return None if first is None else round((first - begin) / measures.rtt, 2)
 
 
 def _never_began(measures: Measures) -> list[Row]:

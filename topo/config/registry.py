@@ -90,12 +90,6 @@ class Registry:
         found = self._profiles.get(name) or self.get(name)
         return found, checked(found, settings) if settings else {}
 
-    def __getitem__(self, name: str) -> Any:
-        found = self.find(name)
-        if found is None:
-            raise KeyError(name)
-        return found
-
     def __iter__(self) -> Iterator[Any]:
         self._load(2)
         return iter([self._known[name] for name in sorted(self._known)])

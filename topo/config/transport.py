@@ -112,7 +112,7 @@ class TransportSpec(ExactTypes):
 
     def section(self, defaults: Mapping[str, Any]) -> TransportSection:
         """The transport section of a node config with these defaults; TransportError names an attribute at fault."""
-        control = CONGESTION_CONTROLS[self.kind][self.control]
+        control = CONGESTION_CONTROLS[self.kind].get(self.control)
         own = {
             "kind": self.kind,
             "cc_profile": control.profile or control.name,
@@ -120,10 +120,10 @@ class TransportSpec(ExactTypes):
         }
         if self.kind == "mrc":
             own["path_selection"] = self.selection
-            own["path_config"] = checked(PATH_SELECTIONS[self.selection], self.path_settings)
+            own["path_config"] = checked(PATH_SELECTIONS.get(self.selection), self.path_settings)
             if self.scheduler is not None:
                 own["scheduler"] = self.order
-                own["scheduler_config"] = checked(QP_SCHEDULERS[self.order], self.scheduler_settings)
+                own["scheduler_config"] = checked(QP_SCHEDULERS.get(self.order), self.scheduler_settings)
         if not (self.attributes or self.congestion_settings or self.path_settings or self.scheduler_settings):
             return TransportSection.model_construct(**defaults, **own)  # to build its validator takes a while
         try:

@@ -7,7 +7,6 @@ socket. A failed start is rolled back before the error goes on. `state` cleans u
 import contextlib
 import importlib
 import os
-import select
 import signal
 import subprocess
 import threading
@@ -413,7 +412,7 @@ class Emulation:
                 last = f"the last output of {first} was: {processes.last_line(launches[first].log)}"
                 raise adaptive.error(", ".join(waiting), f"answer; {last} (its log is log/{first}.log)")
             if waiting:
-                _wait_for_end(self._switches[name] for name in waiting)
+                processes.wait_for_end((self._switches[name].pid for name in waiting), _LOOK_AGAIN)
 
     def _process(self, name: str) -> Process | None:
         with self._lock:
@@ -442,19 +441,6 @@ def _mininet_nodes() -> Any:
 def _alive(running: Mapping[str, Process]) -> dict[int, int]:
     pids = (process.pid for process in running.values() if process.poll() is None)
     return {pid: began for pid in pids if (began := processes.start_time(pid)) is not None}
-
-
-def _wait_for_end(running: Iterable[Process]) -> None:
-    """Wait a moment, less if one of the processes ends."""
-    poller = select.poll()
-    descriptors = []
-    for process in running:
-        with contextlib.suppress(OSError):
-            descriptors.append(os.pidfd_open(process.pid))
-            poller.register(descriptors[-1], select.POLLIN)
-    poller.poll(_LOOK_AGAIN * 1000)
-    for descriptor in descriptors:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from mrclab.rpc import peers
@@ -120,6 +120,21 @@ def _wait_gone(alive: dict[int, int], timeout: float) -> None:
             poller.unregister(descriptor)
             os.close(descriptor)
             del alive[descriptor]
+
+
+def wait_for_end(pids: Iterable[int], seconds: float | None = None) -> None:
+    """Wait until one of some processes has ended, at most some seconds. One that is not there any more is left out."""
+    poller, descriptors = select.poll(), []
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            descriptors.append(os.pidfd_open(pid))
+            poller.register(descriptors[-1], select.POLLIN)
+    try:
+        if descriptors:
+            poller.poll(None if seconds is None else seconds * 1000)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 def ending(status: int) -> str:

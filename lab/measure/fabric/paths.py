@@ -110,14 +110,6 @@ class Paths:
                 found[series.path] += int(sent[-1]) if sent else 0
         return dict(sorted(found.items()))
 
-    def sent_packets(self, path: Path, begin: float, end: float) -> float:
-        """Data packets sent over a path between two times, by all senders."""
-        return sum(
-            series.count("sent_packets").growth(begin, end)
-            for (host, qp, _), series in self._samples.paths.items()
-            if series.path == path and self._flows.of_sender(host, qp)
-        )
-
     def links(self, flow: MeasuredFlow, path: Path) -> frozenset[str]:
         """Names of the cables that a path of a flow leads over; empty where the fabric has no such path."""
         key = flow.source, flow.destination, path

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -9,7 +10,7 @@ from matplotlib.figure import Figure
 
 from mrclab.lab.measure.intervals import summary
 from mrclab.lab.measure.measures import Measures
-from mrclab.lab.measure.series import pairs, quantile
+from mrclab.lab.measure.series import quantile
 from mrclab.lab.measure.traffic.flows import Selection
 from mrclab.lab.report.plots import style
 from mrclab.lab.report.plots.goodput import fault_lanes, lanes_height
@@ -108,9 +109,9 @@ def over_time(runs: Mapping[str, Measures], path: Path) -> bool:
     main, ends, top, last = axes[-1], [], 100.0, 0.0
     for number, (label, run) in enumerate(shown.items()):
         at = bins(run)
-        line = max([run.rates.line(every, (a, b)) for a, b in pairs(at)] or [0.0]) or 1.0
+        line = max([run.rates.line(every, (a, b)) for a, b in pairwise(at)] or [0.0]) or 1.0
         share = [100 * rate / line for rate in run.rates.binned(at, every)]
-        main.plot([(a + b) / 2 - run.start for a, b in pairs(at)], share, color=style.colour(number), linewidth=1.2)
+        main.plot([(a + b) / 2 - run.start for a, b in pairwise(at)], share, color=style.colour(number), linewidth=1.2)
         ends.append((quantile(share, 0.5), label, style.colour(number)))
         top, last = max(top, *share), max(last, run.end - run.start)
     main.set_ylim(0, 1.05 * top)

@@ -1,6 +1,7 @@
 """Goodput over the time line of the faults: in total and by plane, by flow, by path."""
 
 import statistics
+from itertools import pairwise
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,7 +10,7 @@ from matplotlib.figure import Figure
 from mrclab.lab.measure.fabric.faults import FaultSpan
 from mrclab.lab.measure.fabric.paths import path_name
 from mrclab.lab.measure.measures import Measures
-from mrclab.lab.measure.series import binned_total, pairs
+from mrclab.lab.measure.series import binned_total
 from mrclab.lab.measure.traffic.flows import Selection
 from mrclab.lab.report import palette
 from mrclab.lab.report.plots import style
@@ -42,7 +43,7 @@ def by_plane(measures: Measures) -> Figure | None:
         colours = [palette.PLANES[(plane - 1) % len(palette.PLANES)] for plane in planes]
         main.stackplot(middle, *planes.values(), colors=colours, linewidth=0)
     main.plot(middle, total, color=style.INK, linewidth=1.1)
-    lines = _in_units(measures, [measures.rates.line(within=(a, b)) for a, b in pairs(at)])
+    lines = _in_units(measures, [measures.rates.line(within=(a, b)) for a, b in pairwise(at)])
     line = max(lines)
     main.stairs(lines, [t - measures.start for t in at], baseline=None, color=style.FAINT, linestyle="--", linewidth=1)
     main.set_ylim(0, max(line * 1.12, max(total) * 1.05))
@@ -198,7 +199,7 @@ def _label_planes(axes: Axes, planes: dict[int, list[float]], total: list[float]
 
 
 def _middles(at: list[float], measures: Measures) -> list[float]:
-    return [(a + b) / 2 - measures.start for a, b in pairs(at)]
+    return [(a + b) / 2 - measures.start for a, b in pairwise(at)]
 
 
 def _in_units(measures: Measures, values: list[float]) -> list[float]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from mrclab.events.processes import CpuSample, ProcessDied, ProcessEnded
 from mrclab.events.switches import QueueDepthSample
 from mrclab.lab.history import HistoryWriter
+from mrclab.rpc import peers
 from mrclab.topo.linux.adaptivetimeout import cpu_times
 from mrclab.topo.linux.switches.depths import QueueDepths
 
@@ -119,11 +120,8 @@ class Watch(ProcessWatcher):
 
 def cpu_seconds(pid: int, *, with_children: bool = False) -> float | None:
     """Return user and system time of a process so far, also of its ended children if asked; None when it has ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return sum(map(int, fields[11 : 15 if with_children else 13])) / _TICK
+    fields = peers.stat_fields(pid)
+    return sum(map(int, fields[11 : 15 if with_children else 13])) / _TICK if fields else None
 
 
 def steal_seconds() -> float:

@@ -123,18 +123,18 @@ def _all_ends(scenario: "Scenario") -> set[str]:
 
 
 def _timeout(scenario: "Scenario", times: Mapping[str, float]) -> Iterator[Mistake]:
-    last = {name: time for name, time in times.items() if time >= scenario.timeout}
-    sections: list[tuple[str, Sequence[TrafficBase | FaultBase], str]] = [
-        ("traffic", scenario.traffic, "start"),
-        ("faults", scenario.faults, "at"),
+    limit = f"the run ends after {show_seconds(scenario.timeout)}"
+    sections: list[tuple[str, Sequence[TrafficBase | FaultBase], str, str]] = [
+        ("traffic", scenario.traffic, "start", "duration"),
+        ("faults", scenario.faults, "at", "until"),
     ]
-    for section, entries, field in sections:
+    for section, entries, begins, ends in sections:
         for index, entry in enumerate(entries):
-            name = next((name for name in (entry.name, f"{entry.name}.end") if name in last), None)
-            if name is not None:
-                named = field if name == entry.name else "duration" if section == "traffic" else "until"
-                limit = f"the run ends after {show_seconds(scenario.timeout)}"
-                yield (section, index, named), f"{limit}, and {name} comes at {show_seconds(last[name])}; raise timeout"
+            moments = ((entry.name, begins), (f"{entry.name}.end", ends))
+            late = next(((m, field) for m, field in moments if times.get(m, 0.0) >= scenario.timeout), None)
+            if late is not None:
+                what = f"{late[0]} comes at {show_seconds(times[late[0]])}"
+                yield (section, index, late[1]), f"{limit}, and {what}; raise timeout"
 
 
 def _files(scenario: "Scenario") -> Iterator[Mistake]:

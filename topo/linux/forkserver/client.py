@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from mrclab.rpc import peers
+from mrclab.topo.linux import processes
 from mrclab.topo.linux.forkserver import server
 
 _MODULE = "mrclab.topo.linux.forkserver.server"
@@ -78,14 +79,7 @@ class Forked:
         """Wait until it has ended; subprocess.TimeoutExpired after `timeout` seconds."""
         if (status := self.poll()) is not None:
             return status
-        with contextlib.suppress(ProcessLookupError):
-            descriptor = os.pidfd_open(self.pid)
-            try:
-                poller = select.poll()
-                poller.register(descriptor, select.POLLIN)
-                poller.poll(None if timeout is None else timeout * 1000)
-            finally:
-                os.close(descriptor)
+        processes.wait_for_end([self.pid], timeout)
         if (status := self.poll()) is None:
             raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
         return status
