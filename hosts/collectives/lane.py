@@ -125,14 +125,14 @@ class Lane:
         self._credited += (imm - self._credited) & _CREDIT_MASK
 
     def segment(self, imm: int, length: int) -> memoryview:
-        """Return header and payload in the slot that an immediate names; valid until `took`."""
+        """Return header and payload in the slot that an immediate names; valid until `free_slot`."""
         at = imm % SLOTS * SLOT
         return self._receives.buf[at : at + length]
 
-    def took(self, peer_listens: bool) -> None:
-        """Free a slot whose segment was taken; notify the peer from time to time."""
+    def free_slot(self, peer_reachable: bool) -> None:
+        """Free the slot of a segment that was read; return credit to the peer for every quarter of the slots."""
         self._consumed += 1
-        if peer_listens and self._consumed - self._reported >= SLOTS // 4:
+        if peer_reachable and self._consumed - self._reported >= SLOTS // 4:
             self._reported = self._consumed
             self._control(CREDIT | self._consumed & _CREDIT_MASK)
 

@@ -1,8 +1,8 @@
 """The ranks of a job joined by lanes, and the thread that carries their collectives.
 
-An operation is resumed whenever the segment that it waits for has come. Operations run side by side. One that fails
-takes its group with it: every rank of the group is notified, and each operation there,
-waiting or new, ends with an error that names rank, peer and reason.
+An operation is resumed when the segment that it waits for has arrived. Operations run concurrently. One that fails
+breaks its group: every rank of the group is notified, and each of its operations, waiting or new, ends with an error
+that names rank, peer and reason.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PEER_TIMEOUT_S: Final = 15.0  # default: seconds without an acknowledgement aft
 _POLL_S: Final = 0.1  # seconds between two checks of deadlines
 _GOODBYE_S: Final = 10.0  # seconds for the last messages to arrive when a mesh is closed
 _CQ_ENTRIES: Final = 1 << 14
-_WORDS: Final = 1024  # bytes of a notice
+_NOTICE_BYTES: Final = 1024  # bytes of a notice
 
 
 class Rendezvous(Protocol):
@@ -91,11 +91,11 @@ class Mesh:
         self._groups: dict[int, Group] = {}
         self._operations: dict[tuple[int, int, int, int, int], MeshOperation] = {}
         self._sending: set[MeshOperation] = set()  # messages, which take nothing in
-        self._anybody: dict[tuple[int, int], deque[MeshOperation]] = defaultdict(deque)  # group, tag → receives
+        self._any_source: dict[tuple[int, int], deque[MeshOperation]] = defaultdict(deque)  # group, tag → receives
         self._inbox: dict[tuple[int, int, int, int, int], dict[tuple[int, int], tuple[int, int, bytearray]]] = {}
         self._early_notices: dict[int, tuple[int, str]] = {}  # group → rank and reason, before it was made here
         self._commands: deque[Callable[[], None]] = deque()
-        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._broken = ""  # why nothing works any more
         self._pid = os.getpid()
         self._polled = 0.0
@@ -190,7 +190,7 @@ class Mesh:
             self._settle(until)
         self._command(self._stop)
         self._thread.join()
-        os.close(self._bell)
+        os.close(self._wakeup)
         with contextlib.suppress(OSError):
             self._context.close()
 
@@ -222,7 +222,7 @@ class Mesh:
             return
         if operation.source == ANY:
             if not self._claim(operation):
-                self._anybody[group.number, operation.tag].append(operation)
+                self._any_source[group.number, operation.tag].append(operation)
             return
         if operation.number < 0 and operation.source is not None:
             operation.number = group.next_received(operation.source, operation.tag)
@@ -257,11 +257,11 @@ class Mesh:
             if found is None:
                 return
             code, total, payload = found
-            self._hand(operation, rank, code, total, memoryview(payload))
+            self._deliver(operation, rank, code, total, memoryview(payload))
         if box is not None and not box:
             self._inbox.pop(operation.key, None)
 
-    def _hand(self, operation: MeshOperation, rank: int, code: int, total: int, payload: memoryview) -> None:
+    def _deliver(self, operation: MeshOperation, rank: int, code: int, total: int, payload: memoryview) -> None:
         group = operation.group
         if code != operation.code:
             self.fail(
@@ -314,8 +314,8 @@ class Mesh:
         for operation in self._under_way(group):
             self.forget(operation)
             operation.finish(self._failure(operation, cause.peer, cause.reason))
-        for key in [key for key in self._anybody if key[0] == group.number]:
-            del self._anybody[key]
+        for key in [key for key in self._any_source if key[0] == group.number]:
+            del self._any_source[key]
         for rank in group.ranks:
             if rank == self.rank:
                 continue
@@ -325,14 +325,14 @@ class Mesh:
                 lane.waiting.clear()
                 lane.waiting.extend(kept)
             if notify and not peer.lost and not peer.left:
-                words = f"{prefix}{cause.reason}".encode()[:_WORDS]
+                text = f"{prefix}{cause.reason}".encode()[:_NOTICE_BYTES]
                 blamed = self.rank if cause.peer is None else cause.peer
-                header = HEADER.pack(NOTICE, 0, 0, group.number, blamed, 0, 0, len(words), 0)
-                peer.lanes[0].waiting.append(Outgoing(None, header, memoryview(words)))
+                header = HEADER.pack(NOTICE, 0, 0, group.number, blamed, 0, 0, len(text), 0)
+                peer.lanes[0].waiting.append(Outgoing(None, header, memoryview(text)))
         self._pump()
 
     def _under_way(self, group: Group) -> list[MeshOperation]:
-        waiting = [one for queue in self._anybody.values() for one in queue]
+        waiting = [one for queue in self._any_source.values() for one in queue]
         return [one for one in [*self._operations.values(), *self._sending, *waiting] if one.group is group]
 
     def _lose(self, peer: MeshPeer, why: str) -> None:
@@ -349,7 +349,7 @@ class Mesh:
                 text = f"rank {self.rank} ({self.host}) reports: "
                 self._break(group, self._error(peer.lost, peer.rank), prefix=text)
 
-    def _end(self, why: str) -> None:
+    def _lose_nic(self, why: str) -> None:
         """Handle the loss of the NIC itself."""
         self._broken = why
         for group in self._groups.values():
@@ -360,7 +360,7 @@ class Mesh:
     def _command(self, work: Callable[[], None]) -> None:
         if not self._stopped:
             self._commands.append(work)
-            os.eventfd_write(self._bell, 1)
+            os.eventfd_write(self._wakeup, 1)
 
     def _stop(self) -> None:
         self._stopped = True
@@ -384,7 +384,7 @@ class Mesh:
     def _serve(self) -> None:
         poll = select.poll()
         poll.register(self._channel.fileno(), select.POLLIN)
-        poll.register(self._bell, select.POLLIN)
+        poll.register(self._wakeup, select.POLLIN)
         while not self._stopped:
             try:
                 if not self._serve_once():
@@ -393,7 +393,7 @@ class Mesh:
                         self._sleep(poll)
             except OSError as error:
                 why = "the agent of this host has ended" if error.errno == errno.EIO else str(error)
-                self._end(f"the NIC of rank {self.rank} ({self.host}) failed: {why}")
+                self._lose_nic(f"the NIC of rank {self.rank} ({self.host}) failed: {why}")
                 while not self._stopped:
                     self._run_commands()
                     time.sleep(_POLL_S / 10)
@@ -420,11 +420,11 @@ class Mesh:
         return did
 
     def _sleep(self, poll: select.poll) -> None:
-        busy = self._operations or self._sending or self._anybody
+        busy = self._operations or self._sending or self._any_source
         for descriptor, events in poll.poll(_POLL_S * 1000 if busy else None):
-            if descriptor == self._bell:
+            if descriptor == self._wakeup:
                 with contextlib.suppress(BlockingIOError):
-                    os.eventfd_read(self._bell)
+                    os.eventfd_read(self._wakeup)
             elif events & select.POLLIN:
                 self._channel.take()
             else:
@@ -450,7 +450,7 @@ class Mesh:
                 lane.credit(done.imm)
             else:
                 self._arrive(peer, lane.segment(done.imm, done.byte_len))
-                lane.took(not peer.left and not peer.lost)
+                lane.free_slot(not peer.left and not peer.lost)
 
     def _arrive(self, peer: MeshPeer, segment: memoryview) -> None:
         kind, code, _, number, tag, sequence, index, length, total = HEADER.unpack_from(segment)
@@ -467,18 +467,18 @@ class Mesh:
             group = operation.group
             awaited = operation.awaited
             if awaited is not None and group.ranks[awaited[0]] == peer.rank and operation.expected[awaited[0]] == index:
-                self._hand(operation, awaited[0], code, total, payload)
+                self._deliver(operation, awaited[0], code, total, payload)
                 self._feed(operation)
                 return
         known = self._groups.get(number)
         if known is not None and known.broken is not None:
             return
         self._inbox.setdefault(key, {})[peer.rank, index] = code, total, bytearray(payload)
-        if kind == MESSAGE and operation is None and (queue := self._anybody.get((number, tag))):
+        if kind == MESSAGE and operation is None and (queue := self._any_source.get((number, tag))):
             if self._claim(queue[0]):
                 queue.popleft()
             if not queue:
-                del self._anybody[number, tag]
+                del self._any_source[number, tag]
 
     def _on_group_broken(self, number: int, blamed: int, why: str) -> None:
         """A rank reports that a group is broken. It is passed on: that rank may not reach all others any more."""
@@ -490,7 +490,7 @@ class Mesh:
 
     def _check_deadlines(self, now: float) -> None:
         """Check deadlines, and peers from which nothing was received for long."""
-        unmatched = [one for queue in self._anybody.values() for one in queue]
+        unmatched = [one for queue in self._any_source.values() for one in queue]
         if self._operations or self._sending:
             for peer, lane in self._lanes:
                 since = lane.silent_since()

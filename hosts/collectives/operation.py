@@ -69,7 +69,7 @@ class MeshOperation:
     """One collective, or one message, of this rank.
 
     `run(operation)` gives the generator, whose ranks are the group's. `code` identifies the collective, so that ranks
-    that call different ones learn of it. `total` is the length of a message. The mesh's thread calls `when_over`.
+    that call different ones learn of it. `total` is the length of a message. The mesh's thread calls `on_end`.
     """
 
     def __init__(
@@ -86,14 +86,14 @@ class MeshOperation:
         total: int = 0,
         source: int | None = None,
         sends_to: int | None = None,
-        when_over: Callable[[MeshOperation], None] | None = None,
+        on_end: Callable[[MeshOperation], None] | None = None,
     ) -> None:
         self.group, self.name = group, name
         self.error: CollectiveError | None = None
         self.code, self.kind, self.tag, self.total = code, kind, tag, total
         self.timeout, self.deadline = timeout, time.monotonic() + timeout
         self.source = source  # rank of the group that a message comes from, or ANY
-        self._mesh, self._run, self._when_over = mesh, run, when_over
+        self._mesh, self._run, self._on_end = mesh, run, on_end
         self._generator: Collective | None = None
         self._ended = False
         self._unsent = 0
@@ -183,9 +183,9 @@ class MeshOperation:
         if self._over.is_set():
             return
         self.error, self.awaited = error, None
-        if self._when_over is not None:
+        if self._on_end is not None:
             try:
-                self._when_over(self)
+                self._on_end(self)
             except Exception as failure:
                 self.error = self.error or CollectiveError(str(failure), self._mesh.rank, None, str(failure))
         if error is not None and self._generator is not None:

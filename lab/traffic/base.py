@@ -31,7 +31,7 @@ class Flow(NamedTuple):
     source: str
     destination: str
     size: int | None
-    again: str = ""  # distinguishes flows between the same two hosts
+    suffix: str = ""  # distinguishes flows between the same two hosts
 
     @property
     def hosts(self) -> tuple[str, str]:
@@ -41,7 +41,7 @@ class Flow(NamedTuple):
     @property
     def name(self) -> str:
         """`NAME/h1>h3`, as history records name it."""
-        return f"{self.traffic}/{self.source}>{self.destination}{self.again}"
+        return f"{self.traffic}/{self.source}>{self.destination}{self.suffix}"
 
 
 def _known_paths(paths: list[PathName], info: ValidationInfo) -> list[PathName]:

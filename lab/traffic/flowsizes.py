@@ -35,7 +35,7 @@ PUBLISHED: Final[Mapping[str, Sequence[tuple[float, float]]]] = {
         (2_000, 67), (7_000, 70), (30_000, 72), (50_000, 82), (80_000, 87), (120_000, 90), (300_000, 95),
         (1_000_000, 97.5), (2_000_000, 99), (10_000_000, 100),
     ),
-    # of no publication: the pieces of this lab's training jobs, from a tensor's shard to an all-reduce's bucket
+    # not published: messages of this lab's training jobs, from a shard of a tensor to a bucket of an all-reduce
     "ai": (
         (0, 0), (4_096, 5), (65_536, 10), (1_048_576, 30), (4_194_304, 70), (16_777_216, 95), (67_108_864, 100),
     ),
@@ -59,7 +59,7 @@ class FlowSizes:
         return sum((b + a) / 2 * (q - p) for (a, p), (b, q) in pairs)
 
     def at(self, share: float) -> int:
-        """Return the size that this share of flows, 0…1, does not exceed: at least one byte."""
+        """Return the quantile: the size that this share of flows, 0…1, does not exceed, at least one byte."""
         place = max(1, min(bisect.bisect_left(self.points, share, key=lambda point: point[1]), len(self.points) - 1))
         (a, p), (b, q) = self.points[place - 1 : place + 1]
         return max(1, round(a + (b - a) * (share - p) / (q - p)))

@@ -313,7 +313,7 @@ class MrcProcessGroup(GroupMember):
         work = MrcWork(_listed(tensors))
         made = MeshOperation(
             self._mesh, self._group, "send", lambda out: algorithms.send(out, to, view), self._seconds, kind=MESSAGE,
-            code=CODES.index("send"), tag=tag & _TAG_BITS, total=len(view), sends_to=to, when_over=work.one_over,
+            code=CODES.index("send"), tag=tag & _TAG_BITS, total=len(view), sends_to=to, on_end=work.operation_ended,
         )  # fmt: skip
         return self._begin(work, [made])
 
@@ -329,7 +329,7 @@ class MrcProcessGroup(GroupMember):
 
         work.receive = MeshOperation(
             self._mesh, self._group, "recv", run, self._seconds, kind=MESSAGE, code=CODES.index("send"),
-            tag=tag & _TAG_BITS, total=len(view), source=sender, when_over=work.one_over,
+            tag=tag & _TAG_BITS, total=len(view), source=sender, on_end=work.operation_ended,
         )  # fmt: skip
         return self._begin(work, [work.receive])
 

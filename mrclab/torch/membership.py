@@ -176,13 +176,13 @@ class GroupMember(dist.ProcessGroup):  # type: ignore[misc]
         self._sequence += 1
         made = [
             MeshOperation(
-                self._mesh, self._group, name, run, timeout, code=CODES.index(name), when_over=work.one_over
+                self._mesh, self._group, name, run, timeout, code=CODES.index(name), on_end=work.operation_ended
             ) for run in runs
         ]  # fmt: skip
         return self._begin(work, made)
 
     def _begin(self, work: MrcWork, made: list[MeshOperation]) -> MrcWork:
-        work.watch(len(made), lambda: self._mesh.abort(self._group))
+        work.expect(len(made), lambda: self._mesh.abort(self._group))
         for one in made:
             self._mesh.submit(one)
         if self._coalescing is not None:

@@ -31,7 +31,7 @@ def as_torch(error: CollectiveError) -> MrcError:
     return made
 
 
-class _Finishers:
+class _Completers:
     """Threads that complete futures: their callbacks may wait for other collectives, so never the mesh's own thread.
 
     There are as many as callbacks have ever waited at the same time.
@@ -58,11 +58,11 @@ class _Finishers:
                 self._idle += 1
 
 
-_FINISHERS: Final = _Finishers()
+_COMPLETERS: Final = _Completers()
 
 
 class MrcWork(dist.Work):  # type: ignore[misc]
-    """Operations that are one collective to their user; `results` are its tensors, `finish` runs on success."""
+    """A collective, made of one or more operations; `results` are its tensors, `finish` runs on success."""
 
     def __init__(self, results: Sequence[Any], finish: Callable[[], None] | None = None) -> None:
         super().__init__()
@@ -72,17 +72,17 @@ class MrcWork(dist.Work):  # type: ignore[misc]
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._error: MrcError | None = None
-        self._begin: torch.futures.Future | None = None  # set when it is over
+        self._trigger: torch.futures.Future | None = None  # completed at the end; `_future` follows it
         self._future: torch.futures.Future | None = None
         self._abort: Callable[[], None] | None = None
 
-    def watch(self, count: int, abort: Callable[[], None]) -> None:
+    def expect(self, count: int, abort: Callable[[], None]) -> None:
         """Set the number of its operations; without any it is done at once."""
         self._left, self._abort = count, abort
         if not count:
             self._end()
 
-    def one_over(self, operation: MeshOperation) -> None:
+    def operation_ended(self, operation: MeshOperation) -> None:
         """Note that one of its operations has ended."""
         with self._lock:
             self._left -= 1
@@ -102,9 +102,9 @@ class MrcWork(dist.Work):  # type: ignore[misc]
                 self._error = MrcError(f"{type(error).__name__}: {error}")
         with self._lock:
             self._over.set()
-            begin = self._begin
-        if begin is not None:
-            _FINISHERS.submit(lambda: begin.set_result(None))
+            trigger = self._trigger
+        if trigger is not None:
+            _COMPLETERS.submit(lambda: trigger.set_result(None))
 
     def _outcome(self, _: Any) -> list[Any]:
         if self._error is not None:
@@ -118,7 +118,7 @@ class MrcWork(dist.Work):  # type: ignore[misc]
         seconds = None if timeout is None or timeout <= timedelta(0) else timeout.total_seconds()
         began = time.monotonic()
         if not self._over.wait(seconds):
-            raise MrcError(f"a collective was not over after {time.monotonic() - began:g} s; it goes on")
+            raise MrcError(f"a collective did not end within {time.monotonic() - began:g} s; it continues")
         if self._error is not None:
             raise self._error
         return True
@@ -158,11 +158,11 @@ class MrcWork(dist.Work):  # type: ignore[misc]
         with self._lock:
             if self._future is not None:
                 return self._future
-            self._begin = begin = torch.futures.Future()
-            future = self._future = begin.then(self._outcome)
+            self._trigger = trigger = torch.futures.Future()
+            future = self._future = trigger.then(self._outcome)
             over = self._over.is_set()
         if over:
-            begin.set_result(None)
+            trigger.set_result(None)
         return future
 
 

@@ -271,7 +271,7 @@ def test_the_wire_refuses_it(tmp_path):
 
 def test_memory_holds_the_flows_under_way_and_not_those_that_are_over(tmp_path, monkeypatch):
     """QPs refer to themselves, and virtual time passes with the collector off."""
-    monkeypatch.setattr(openloop, "_COLLECTED", 20)
+    monkeypatch.setattr(openloop, "_COLLECT_EVERY", 20)
     ended, left = openloop.RunningOpenLoop._ended, []
 
     def counted(self, *arguments):

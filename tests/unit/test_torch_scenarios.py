@@ -23,11 +23,11 @@ RANKS = "name: job\ntraffic:\n  - {{name: gpt, kind: program, {}}}\n"
 def test_ranks_are_a_host_each_and_every_two_have_flows():
     loaded = scenarios.loads(RANKS.format("ranks: {command: python train.py, hosts: [h3, h1], steps: 5}"))
     (entry,) = loaded.scenario.traffic
-    assert [one.host for one in entry.commands] == entry.places == ["h3", "h1"]
+    assert [one.host for one in entry.commands] == entry.program_hosts == ["h3", "h1"]
     assert entry.steps == 5
     assert [flow.name for flow in entry.flows(loaded.fabric, 1)] == ["gpt/h3>h1", "gpt/h1>h3"]
     everybody = scenarios.loads(RANKS.format("ranks: {command: python train.py}")).scenario.traffic[0]
-    assert everybody.places == ["h1", "h2", "h3", "h4"]
+    assert everybody.program_hosts == ["h1", "h2", "h3", "h4"]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_the_reason_of_a_failure_is_the_line_with_the_error():
 def test_train_makes_a_scenario_of_a_script():
     loaded = train._loaded(SCRIPT, ["--steps", "3"], 3, None, "")
     (entry,) = loaded.scenario.traffic
-    assert entry.places == ["h1", "h2", "h3"]
+    assert entry.program_hosts == ["h1", "h2", "h3"]
     assert entry.ranks.command == f"python {SCRIPT} --steps 3"
     taken = train._loaded(SCRIPT, ["--steps", "9"], None, Path("train/link"), "")
     assert train._job(taken).ranks.command.endswith("--steps 9")

@@ -15,7 +15,7 @@ from mrclab.hosts.agent.provider import wire
 from mrclab.hosts.agent.provider.control import EvQueue, ProgramCtl, Response, check_controller, required
 from mrclab.hosts.agent.provider.memory import RegionView
 from mrclab.hosts.agent.provider.qp import NUMBERS, ProgramQp
-from mrclab.hosts.agent.provider.rings import FENCE, Channel, QpRings, SharedQueue, power_of_two, shared
+from mrclab.hosts.agent.provider.rings import FENCE, Channel, QpRings, SharedQueue, map_shared, power_of_two
 from mrclab.hosts.agent.provider.wire import Op
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.nic.interface import Loop
@@ -99,7 +99,7 @@ class ProgramContext:
             raise VerbsError("EPROTO", f"lib_mrc.so speaks version {numbers[0]}, this agent {wire.VERSION}")
         if len(descriptors) != 4 or self._memory >= 0:
             raise VerbsError("EINVAL", "a program introduces itself once, with four descriptors")
-        self._page = shared(descriptors[3], wire.PAGE_BYTES)
+        self._page = map_shared(descriptors[3], wire.PAGE_BYTES)
         os.close(descriptors.pop())
         self._events, self.doorbell, self._memory = descriptors.pop(), descriptors.pop(), descriptors.pop()
         for descriptor in (self._events, self.doorbell):

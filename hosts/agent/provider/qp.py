@@ -308,7 +308,7 @@ class ProgramQp:
         """Post one receive; False where the QP is not connected yet."""
         if self.state is IbvQpState.ERR and not self.made:
             wr_id = self.rings.take_receive()
-            entry = self._entry(wr_id, "WR_FLUSH_ERR", wire.WC_RECV_WITH_IMM, self.rings.receives.over())
+            entry = self._entry(wr_id, "WR_FLUSH_ERR", wire.WC_RECV_WITH_IMM, self.rings.receives.count_finished())
             self._recv.put(entry, solicited=True)
             return True
         if not self.made:
@@ -389,23 +389,24 @@ class ProgramQp:
         """Return the queue entry of a completion; None for an unsignalled successful request."""
         if done.opcode == "RECV_RDMA_WITH_IMM":
             imm = (done.imm or 0).to_bytes(4, "big")
-            over = self.rings.receives.over()
-            return self._entry(done.wr_id, done.status, wire.WC_RECV_WITH_IMM, over, done.byte_len, imm, 1)
-        over = self.rings.sends.over()
+            finished = self.rings.receives.count_finished()
+            return self._entry(done.wr_id, done.status, wire.WC_RECV_WITH_IMM, finished, done.byte_len, imm)
+        finished = self.rings.sends.count_finished()
         wr_id, signalled = self._sent.popleft()
         if self._blocked:
             self._blocked = False
             self._loop.call_soon(self._pump_later)
         if not signalled and done.status == "SUCCESS":
             return None
-        return self._entry(wr_id, done.status, wire.WC_WRITE, over, done.byte_len)
+        return self._entry(wr_id, done.status, wire.WC_WRITE, finished, done.byte_len)
 
     def _put(self, wr_id: int, status: str) -> None:
         """Complete a request that was never posted to the transport."""
-        self._send.put(self._entry(wr_id, status, wire.WC_WRITE, self.rings.sends.over()), solicited=True)
+        self._send.put(self._entry(wr_id, status, wire.WC_WRITE, self.rings.sends.count_finished()), solicited=True)
 
     def _entry(
-        self, wr_id: int, status: str, opcode: int, over: int, length: int = 0, imm: bytes = bytes(4), with_imm: int = 0
+        self, wr_id: int, status: str, opcode: int, finished: int, length: int = 0, imm: bytes | None = None
     ) -> bytes:
         code = wire.WC_STATUS.get(status, wire.WC_GENERAL_ERR)
-        return wire.CQE.pack(wr_id, code, opcode, 0, length, imm, self.number, with_imm * wire.WC_FLAG_IMM, over)
+        flags = 0 if imm is None else wire.WC_FLAG_IMM
+        return wire.CQE.pack(wr_id, code, opcode, 0, length, imm or bytes(4), self.number, flags, finished)

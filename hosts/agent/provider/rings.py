@@ -24,7 +24,7 @@ _F_SEAL_SHRINK: Final = 2
 FENCE = threading.RLock()  # acquiring a lock is a full memory barrier; Python has no other
 
 
-def shared(descriptor: int, size: int) -> mmap.mmap:
+def map_shared(descriptor: int, size: int) -> mmap.mmap:
     """Map memory shared by a program; EINVAL unless it has the right size and can never shrink."""
     try:
         seals = fcntl.fcntl(descriptor, _F_GET_SEALS)
@@ -47,7 +47,7 @@ def counters(ring: mmap.mmap) -> memoryview[int]:
 def power_of_two(number: int, most: int, what: str) -> int:
     """Return the number of slots if a ring can have it."""
     if not 1 <= number <= most or number & (number - 1):
-        raise VerbsError("EINVAL", f"{number} {what} make no ring: a power of two up to {most} does")
+        raise VerbsError("EINVAL", f"a ring of {number} {what}: give a power of two up to {most}")
     return number
 
 
@@ -77,7 +77,7 @@ class SharedQueue(CompletionQueue):
         super().__init__(number, entries)
         self.handle = 0
         self.channel = channel
-        self._ring = shared(descriptor, wire.CQ_ENTRIES + entries * wire.CQE.size)
+        self._ring = map_shared(descriptor, wire.CQ_ENTRIES + entries * wire.CQE.size)
         self._counters = counters(self._ring)
         self._mask = entries - 1
         self._tail = 0
@@ -118,13 +118,13 @@ class _RequestRing:
 
     def __init__(self, name: str, words: memoryview[int], tail: int, slots: int) -> None:
         self._name, self._words, self._tail, self._mask = name, words, tail, slots - 1
-        self._taken = self._over = 0
+        self._taken = self._finished = 0
 
     def waiting(self) -> int:
         """Entries posted and not taken; EINVAL for more than the ring has."""
         waiting = self._words[self._tail] - self._taken & 0xFFFFFFFF
         if waiting > self._mask + 1:
-            raise VerbsError("EINVAL", f"the {self._name} ring says {waiting} requests wait in {self._mask + 1} slots")
+            raise VerbsError("EINVAL", f"the {self._name} ring counts {waiting} requests in its {self._mask + 1} slots")
         return waiting
 
     @property
@@ -136,14 +136,14 @@ class _RequestRing:
         """Take the next entry."""
         self._taken = self._taken + 1 & 0xFFFFFFFF
 
-    def over(self) -> int:
+    def count_finished(self) -> int:
         """Count a finished entry and return the total, which frees slots of the ring."""
-        self._over = self._over + 1 & 0xFFFFFFFF
-        return self._over
+        self._finished = self._finished + 1 & 0xFFFFFFFF
+        return self._finished
 
     def drop(self) -> None:
         """Forget all entries."""
-        self._taken = self._over = self._words[self._tail]
+        self._taken = self._finished = self._words[self._tail]
 
 
 class QpRings:
@@ -151,7 +151,7 @@ class QpRings:
 
     def __init__(self, descriptor: int, sends: int, receives: int) -> None:
         self._receives_at = wire.QP_SLOTS + sends * wire.SEND.size
-        self._memory = shared(descriptor, self._receives_at + receives * wire.RECV.size)
+        self._memory = map_shared(descriptor, self._receives_at + receives * wire.RECV.size)
         self._words = counters(self._memory)
         self.sends = _RequestRing("send", self._words, wire.QP_SQ_TAIL, sends)
         self.receives = _RequestRing("receive", self._words, wire.QP_RQ_TAIL, receives)

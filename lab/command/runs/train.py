@@ -62,7 +62,7 @@ def train(
         console.plain(err, f"mrclab: {warning}")
     _check_library()
     job = _job(loaded)
-    log = context.obj / "log" / f"{job.name}-1-{job.places[0]}.log"
+    log = context.obj / "log" / f"{job.name}-1-{job.program_hosts[0]}.log"
     with progressbar.shown(err) as progress, _shown(log):
         outcome = runner.run_scenario(
             loaded, results_dir, progress, progressbar.notifier(progress), target, context.obj

@@ -67,8 +67,8 @@ class ConnectionMatrix(TrafficBase):
         seen: Counter[tuple[int, int]] = Counter()
         for place, one in enumerate(self.matrix.connections, 1):
             seen[one.source, one.destination] += 1
-            again = f"#{one.number or place}" if seen[one.source, one.destination] > 1 else ""
-            flow = Flow(self.name, hosts[one.source].name, hosts[one.destination].name, one.size, again)
+            suffix = f"#{one.number or place}" if seen[one.source, one.destination] > 1 else ""
+            flow = Flow(self.name, hosts[one.source].name, hosts[one.destination].name, one.size, suffix)
             yield flow, self._seconds(one)
 
     def _seconds(self, one: Connection) -> float | None:

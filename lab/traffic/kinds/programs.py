@@ -14,13 +14,13 @@ from mrclab.lab.traffic.families import HostList
 from mrclab.topo.model import Fabric
 
 
-def _can_be_split(command: str) -> str:
+def _check_command(command: str) -> str:
     if not shlex.split(command):  # ValueError for an unclosed quote
-        raise ValueError("the command has no words")
+        raise ValueError("the command is empty")
     return command
 
 
-Command = Annotated[str, Field(min_length=1), AfterValidator(_can_be_split)]
+Command = Annotated[str, Field(min_length=1), AfterValidator(_check_command)]
 
 
 class ProgramSpec(Strict):
@@ -71,7 +71,7 @@ class Programs(TrafficBase):
             raise ValueError(f"{self.name} makes its QPs by itself; leave qps, paths and attributes out")
         if bool(self.programs) == (self.ranks is not None):
             raise ValueError(f"{self.name} needs either programs or ranks")
-        if len(set(self.places)) < 2 and self.places != ["all"]:
+        if len(set(self.program_hosts)) < 2 and self.program_hosts != ["all"]:
             raise ValueError(f"{self.name} has programs on one host alone; a flow needs two hosts")
         return self
 
@@ -81,7 +81,7 @@ class Programs(TrafficBase):
         return self.ranks.steps if self.ranks is not None else None
 
     @property
-    def places(self) -> list[str]:
+    def program_hosts(self) -> list[str]:
         """Host of each program, in order."""
         return list(self.ranks.hosts) if self.ranks is not None else [one.host for one in self.programs]
 
@@ -95,7 +95,7 @@ class Programs(TrafficBase):
     def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
         """From each host to that of the first program; between ranks, from each host to every other."""
         if self.ranks is not None:
-            return [Flow(self.name, a, b, None) for a, b in itertools.permutations(self.places, 2)]
+            return [Flow(self.name, a, b, None) for a, b in itertools.permutations(self.program_hosts, 2)]
         first = self.programs[0].host
         senders = dict.fromkeys(one.host for one in self.programs if one.host != first)
         return [Flow(self.name, source, first, None) for source in senders]

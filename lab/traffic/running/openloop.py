@@ -10,7 +10,7 @@ from mrclab.lab.run.world import World
 from mrclab.lab.traffic.kinds.openloop import OpenLoop
 from mrclab.lab.traffic.running.flows import Running
 
-_COLLECTED = 1000
+_COLLECT_EVERY = 1000
 """Flows that end between two collections of garbage: a QP's parts refer to each other, and while virtual time passes
 the collector is off."""
 
@@ -23,7 +23,7 @@ class RunningOpenLoop(Running):
     def __init__(self, world: World, entry: OpenLoop, qps: int, seed: int) -> None:
         super().__init__(world, entry, qps, seed)
         self._driver: Any = None
-        self._carried = 0
+        self._delivered = 0
         self._done = 0
         self._last = 0.0
         self._errors: list[str] = []
@@ -46,13 +46,13 @@ class RunningOpenLoop(Running):
     def _ended(self, flow: Any, at: float, error: str) -> None:
         """Record the end of a flow."""
         self._done += 1
-        if self._done % _COLLECTED == 0:
+        if self._done % _COLLECT_EVERY == 0:
             gc.collect()
         self._last = max(self._last, at)
         if error:
             self._errors.append(f"{flow.source}>{flow.destination}: {error}")
         else:
-            self._carried += flow.size
+            self._delivered += flow.size
         self._world.record(
             FlowEnd(
                 traffic=self.name,
@@ -80,7 +80,7 @@ class RunningOpenLoop(Running):
     @property
     def acked(self) -> int:
         """Bytes of the flows that have ended."""
-        return self._carried
+        return self._delivered
 
     def finish(self, error: str = "") -> None:
         """Stop it if it still runs, and record its end."""
@@ -88,4 +88,4 @@ class RunningOpenLoop(Running):
             self._driver.stop()
         self.ended = self._last
         errors = [error] if error else self._errors
-        self._record_end(errors, bytes=self._carried, flows=self._done, iteration_ends=[])
+        self._record_end(errors, bytes=self._delivered, flows=self._done, iteration_ends=[])

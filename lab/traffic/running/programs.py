@@ -64,7 +64,7 @@ class RunningPrograms(Running):
         if absent:
             raise RunError(f"{self.name}: the agent of {min(absent)} is down")
         self._folder.mkdir(parents=True, exist_ok=True)
-        for host in dict.fromkeys(self.entry.places):
+        for host in dict.fromkeys(self.entry.program_hosts):
             programs.join(self._lab, host)
         self.ready = True
 
@@ -75,7 +75,7 @@ class RunningPrograms(Running):
     def start(self, at: float) -> None:
         """Start all ranks; or the first program: each other one follows once the one before is ready."""
         self.began = max(at, self._world.now)
-        for _ in self.entry.places if self.entry.ranks is not None else (None,):
+        for _ in self.entry.program_hosts if self.entry.ranks is not None else (None,):
             self._launch()
 
     def _launch(self) -> None:
@@ -86,7 +86,7 @@ class RunningPrograms(Running):
             words = [word.replace(f"{{{host.name}}}", programs.address(host.number)) for word in words]
         command, environment = programs.prepare(self._lab, spec.host, words)
         if self.entry.ranks is not None:
-            numbers = [self._lab.fabric.host(host).number for host in self.entry.places]
+            numbers = [self._lab.fabric.host(host).number for host in self.entry.program_hosts]
             environment |= programs.rank_environment(numbers, place)
         output = self._lab.run_dir / "log" / f"{self.name}-{place + 1}-{spec.host}.log"
         with output.open("wb") as file:
@@ -102,7 +102,7 @@ class RunningPrograms(Running):
 
     def _go_on(self) -> None:
         """Start the next program if the last one is ready; if it never will be, the traffic has failed."""
-        while len(self._processes) < len(self.entry.places) and not self._error:
+        while len(self._processes) < len(self.entry.program_hosts) and not self._error:
             last = self._processes[-1]
             if not re.search(last.spec.ready or "", last.printed()):
                 too_long = self._world.now > last.began + _READY_LIMIT * self._lab.slowness.stretch
@@ -114,7 +114,7 @@ class RunningPrograms(Running):
     @property
     def over(self) -> bool:
         """True if all have ended, or one has failed and the others had their time."""
-        started = len(self._processes) == len(self.entry.places)
+        started = len(self._processes) == len(self.entry.program_hosts)
         if started and all(one.process.poll() is not None for one in self._processes):
             return True
         failed = bool(self._error) or any(one.process.poll() for one in self._processes)
