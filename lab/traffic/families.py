@@ -68,6 +68,8 @@ def _host_or_all(names: list[str], info: ValidationInfo) -> list[str]:
     fabric = fabric_of(info)
     if fabric and names == ["all"]:
         return list(fabric.host_names)
+    if "all" in names and len(names) > 1:
+        raise ValueError("all is every host; leave out the others, or all")
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise ValueError(f"{twice} is named twice; name every host once")

@@ -100,6 +100,10 @@ def test_every_mistake_is_one_sentence_with_its_line(old, new, said):
         ("50% of file", "2020-01-01", "faults[1].at: '2020-01-01' is not a time"),
         ("50% of file", "", "faults[1].at: this field has no value"),
         ("write, from: h1, to: h2", "all_to_all, hosts: [h1..h400]", "traffic[1].hosts: h1..h400: no host is called"),
+        ("write, from: h1, to: h2", "all_to_all, hosts: [all, h1]", "traffic[1].hosts: all is every host; leave out"),
+        ("write, from: h1, to: h2", "permutation, hosts: [h1, h2], to: [h2, h1], shift: 1",
+         "traffic[1]: h1 would send to itself; name another shift, or other hosts"),
+        ("write, from: h1, to: h2", "permutation, hosts: [h1], to: [h1]", "traffic[1]: h1 would send to itself"),
     ],
 )  # fmt: skip
 def test_odd_yaml_is_one_sentence_without_the_library_s_words(old, new, said):

@@ -29,10 +29,15 @@ class Permutation(BoundedTraffic):
     def _as_many(self) -> "Permutation":
         if self.to is not None and len(self.to) != len(self.hosts):
             raise ValueError(f"{self.name} has {len(self.hosts)} senders and {len(self.to)} receivers; name as many")
-        if self.to is None and len(self.hosts) < 2 and self.hosts != ["all"]:
+        if self.hosts == ["all"]:
+            return self  # without a fabric their number is unknown
+        count, targets = len(self.hosts), self.to or self.hosts
+        if count < (1 if self.to else 2):
             raise ValueError(f"{self.name} needs at least two hosts")
-        if self.to is None and self.shift is not None and self.shift % len(self.hosts) == 0 and self.hosts != ["all"]:
-            raise ValueError(f"shift {self.shift} sends every host's bytes to itself; name another")
+        shift = 0 if count == 1 else self.shift
+        for place, source in enumerate(self.hosts):
+            if shift is not None and targets[(place + shift) % count] == source:
+                raise ValueError(f"{source} would send to itself; name another shift, or other hosts")
         return self
 
     def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
