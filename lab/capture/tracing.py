@@ -21,7 +21,7 @@ NAME = "trace"
 
 
 class RunTrace:
-    """Packets of one run in virtual time, from `begin` until they are stored."""
+    """Packets of one run in virtual time that a filter selects, from `begin` to `store`."""
 
     def __init__(self, spec: TraceSpec, fabric: Fabric, notify: Callable[[str], None]) -> None:
         self._spec, self._fabric, self._notify = spec, fabric, notify

@@ -47,7 +47,7 @@ def run(command: Callable[[], object]) -> NoReturn:
         lost = f"mrclab: its output was lost: {printed.error}; its files were written"
         _print(lost)
         status = status or LOST
-    gc.freeze()  # the process ends: what is loaded need not be looked through for garbage
+    gc.freeze()  # the process ends: a garbage collection would only take time
     sys.exit(status)
 
 
@@ -159,7 +159,7 @@ class Sink:
         self._broken = True
         if not isinstance(error, BrokenPipeError):
             self.error = error.strerror or str(error)
-        with contextlib.suppress(OSError, ValueError):  # what the stream still holds must go somewhere when Python ends
+        with contextlib.suppress(OSError, ValueError):  # Python flushes the rest of its buffer when it ends
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stream.fileno())
             os.close(nowhere)

@@ -135,7 +135,7 @@ def show(figure: Figure | None, unit: str = "") -> str:
 
 
 def _scale(largest: float, unit: str) -> tuple[float, str]:
-    """Return what figures of a unit are multiplied by to be shown, and the sign after them."""
+    """Return the factor by which figures of a unit are shown, and the sign after them."""
     if unit == "s":
         units = Units.of(abs(largest), true_speed=True)
         return 1 / units.seconds, f" {units.time}"
@@ -143,7 +143,7 @@ def _scale(largest: float, unit: str) -> tuple[float, str]:
 
 
 def _draw(runs: Mapping[str, Measures], members: Sequence[Member], stem: Path) -> dict[str, Path]:
-    """Pictures beside the page, their names beginning with its own: caption → file."""
+    """Draw the pictures of a page, named after it: caption → file."""
     from mrclab.lab.report.plots import compare as plots  # noqa: PLC0415 - Matplotlib takes a second to load
 
     made: dict[str, Path] = {}

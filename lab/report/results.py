@@ -115,7 +115,7 @@ def collect(world: World, loaded: Loaded, parent: Path, reason: str) -> Path:
 
 
 def elsewhere(directory: Path) -> Path:
-    """A copy of a result directory where temporary files go: its own place takes no more."""
+    """Copy a result directory to where temporary files go, since its file system is full; return the copy."""
     return Path(shutil.copytree(directory, Path(tempfile.mkdtemp(prefix="mrclab-results-")) / directory.name))
 
 
@@ -160,7 +160,7 @@ def _write_scenario(directory: Path, loaded: Loaded) -> None:
 
 
 def measured(lines: CompressedLog, loaded: Loaded, reason: str = "", directory: Path | None = None) -> CollectedRun:
-    """Make a run of a history that no file has: it is in no directory, or in one that holds all else of it."""
+    """Return a run whose history is in memory only; `directory` has its other files, where there are any."""
     with _without_collection():
         measures = _measures(history.of_lines(lines), loaded)
     if directory is None:
@@ -217,7 +217,7 @@ _HOSTILE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError,
 
 @contextmanager
 def foreign(directory: Path) -> Iterator[None]:
-    """Say of a result directory that others may have written: LabError where its records make no sense."""
+    """Context in which a directory that others may have written is read: LabError where its records make no sense."""
     try:
         yield
     except LabError:
@@ -229,7 +229,7 @@ def foreign(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """No garbage collection: millions of objects come to stay, and looking through them takes most of the time."""
+    """Context without garbage collection: it would take most of the time among millions of objects that stay."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -79,7 +79,7 @@ class Run:
         lab = self._lab
         lab.began = self._world.now
         self._apply_due()
-        lab.began = self._world.now  # what is due at second 0 is in force, and time passed until it was
+        lab.began = self._world.now  # the faults due at second 0 are in force, which took time
         while any(workload.ended is None for workload in self._workloads) or lab.time_line.pending:
             now = self._world.now
             if now - lab.began > self._scenario.timeout:

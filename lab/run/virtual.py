@@ -104,7 +104,7 @@ class VirtualWorld:
     def advance(self, until: float) -> None:
         """Let virtual time pass until an event occurs, at most until `until`, and for one slice only."""
         self._check_interrupt()
-        least = self.now + _MOMENT  # what was due a rounding error ago is due then
+        least = self.now + _MOMENT  # events that a rounding error left behind are due then
         self._pass_on(self._sim.run(max(least, min(until, self.now + self._slice))))
         if self._follower is not None:
             self._follower.write_now_and_then()

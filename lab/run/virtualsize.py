@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _BASE = 150 << 20  # the interpreter with all imported modules
 _HOST, _HOST_PLANE = 12_000, 3_400  # with the NIC's port and the cable in each plane
 _QP, _QP_PLANE = 5_500, 150  # before it sends or receives
-_ROCE_QP = 2_600  # with all that comes of what it sends and receives
+_ROCE_QP = 2_600  # with the state that sending and receiving add
 _SENT, _RECEIVED, _CONTROL_PATH = 5_000, 3_000, 700  # with it: ring, completions, samples
 _EV, _EV_USED = 550, 700  # of a QP that sends: at creation, and with its first packet
 _PORT, _CABLE = 530, 440  # of a switch; between switches

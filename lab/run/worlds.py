@@ -99,7 +99,7 @@ def missing_packages() -> list[str]:
 
 
 def check(*runs: Loaded) -> None:
-    """Raise ScenarioError for all that its scenario's world does not support: faults, traffic, settings."""
+    """Raise ScenarioError with the settings, traffic and faults that the scenario's world does not support."""
     mistakes = [f"{loaded.source}: {text}" for loaded in runs for text in _refusals(loaded)]
     if mistakes:
         raise ScenarioError(list(dict.fromkeys(mistakes)))

@@ -19,7 +19,7 @@ from mrclab.topo.model import Fabric
 VerdictRow = dict[str, str]  # state, expected, observed, when
 
 _MAX_JUDGEMENTS = 40  # at a run that is over
-_MAX_BEFORE = 10_000  # records of what was before the run: bring-up
+_MAX_BEFORE = 10_000  # records of the bring-up, before the run
 _SHARE = 0.02  # of a core that judging may take while a run goes on
 _MIN_INTERVAL = 1.0  # seconds between two judgements
 

@@ -44,7 +44,7 @@ def show(fabric: Fabric, scenario: Scenario | None, console: Console, tables: bo
                 fields = entry.model_dump(mode="json", exclude_none=True, exclude={"kind"})
                 near = {"about", "share_about"} & type(entry).model_fields.keys()
                 if near and not near & fields.keys() and "within" not in entry.model_fields_set:
-                    del fields["within"]  # how near to what is not given
+                    del fields["within"]  # the tolerance of a figure that is not given
                 limits = ", ".join(f"{name} {_as_text(value)}" for name, value in fields.items())
                 console.print(f"  {verb} {entry.kind_name}" + (f": {escape(limits)}" if limits else ""))
 

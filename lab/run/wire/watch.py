@@ -139,9 +139,10 @@ class CpuWaits:
         self._before: dict[tuple[int, int], int] = {}  # (process, thread) → nanoseconds so far
 
     def poll(self, processes: Mapping[str, int]) -> dict[str, float]:
-        """Seconds by process (name → pid): the most that one of its threads waited since the look before, all its waits
-        together, since a packet of BMv2 passes four threads and may wait for each. A thread that is new has waited
-        since it began; a process that is seen for the first time, or is gone, is not reported.
+        """Return the seconds that processes (name → pid) waited for a CPU since the last poll, by name.
+
+        Of a process it is the sum of the waits of the thread that waited longest: a packet of BMv2 passes four threads
+        and may wait for each. A new thread has waited since it began; a process that is new or gone is not reported.
         """
         known = {pid for pid, _ in self._before}
         now = {(pid, thread): waited for pid in processes.values() for thread, waited in self._threads(pid)}

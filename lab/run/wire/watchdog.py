@@ -33,7 +33,7 @@ def title_of(fabric: Fabric, process: str) -> str:
 
 
 class Stops:
-    """Processes stopped by a signal: each is recorded, and reported once if it stays stopped.
+    """Processes stopped by a signal: each is recorded, and reported once if it remains stopped.
 
     `record` gets `process.stopped` and `process.resumed` with their fields, `notify` one line per stop. Times of
     records are monotonic, of the first and last look at which the process was stopped.
@@ -57,9 +57,7 @@ class Stops:
             self._reported.discard(name)
         for name, pid in stopped.items():
             since, _ = self._since.setdefault(name, (now, pid))
-            if (
-                now > since and name not in self._recorded
-            ):  # one that was just resumed is seen as stopped at one look only
+            if now > since and name not in self._recorded:  # a process that was just resumed is seen as stopped once
                 self._recorded.add(name)
                 self._record(ProcessStop(process=name, pid=pid), since)
             if now - since >= _REPORT_AFTER and name not in self._reported:

@@ -148,7 +148,7 @@ class Tab:
         self._text = EXAMPLE
         self._waiting: scenario.Loaded | None = None  # the scenario that the next step runs
         self._side = LabSide(self._frames)
-        self._comparison: LabSide | None = None  # the same with RoCEv2: what is done to one is done to the other
+        self._comparison: LabSide | None = None  # the same with RoCEv2: each operation is done to both
         self._shown: Source = self._side.frames
         self._ended: Path | None = None  # results of the run that is shown
         self._unwritten: results.CollectedRun | None = None  # the run whose figures are not written yet
@@ -241,7 +241,7 @@ class Tab:
             self._publish(f'{{"kind": "rival", "changes": [{",".join(changes)}]}}')
 
     def _compare(self, on: bool) -> dict[str, str]:
-        """Begin again, with the same fabric and RoCEv2 beside it or without."""
+        """Start the lab again; `on`: with a second one of the same fabric, whose transport is RoCEv2."""
         for side in self._sides():
             side.close()
         self._open = False

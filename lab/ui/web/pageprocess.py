@@ -1,4 +1,4 @@
-"""The page as a process of its own beside a lab of this process, which does not know it."""
+"""The live page of a lab of this process, in a process of its own."""
 
 import contextlib
 import subprocess
@@ -16,7 +16,7 @@ _GONE = 15.0  # seconds that it may take to end
 
 
 class PageProcess:
-    """Inside the block `show` starts the page of a lab; it ends with the block, which is after the lab."""
+    """Context in which `show` starts the page of a lab; the page ends with it, after the lab."""
 
     def __init__(
         self, run_dir: Path, notify: Callable[[str], None], *, browser: bool = False, results: Path = Path("results")

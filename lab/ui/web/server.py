@@ -33,7 +33,7 @@ from mrclab.topo.input.sentences import listed
 Operate = Callable[..., dict[str, Any]]  # (operation, **arguments)
 Check = Callable[[str], dict[str, Any]]
 Packets = Callable[[int | None], dict[str, Any]]
-"""Asks what crossed cables since a number; LabError where single packets cannot be seen, with the reason."""
+"""Returns the frames that crossed cables since a number; LabError says why where single packets cannot be seen."""
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -60,7 +60,7 @@ class RequestRefused(Exception):  # noqa: N818 - the sentence is the error
 
 
 class Workers:
-    """Daemon threads, at most 16 at a time. One that hangs costs a place and nothing else."""
+    """Daemon threads, at most 16 at a time; one that hangs occupies its place and blocks nothing else."""
 
     def __init__(self) -> None:
         self._busy = 0
