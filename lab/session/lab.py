@@ -215,6 +215,7 @@ class Lab:
         self._may_end = may_end
         self._events = world.subscribe((), kinds)
         self._injected: dict[str, FaultBase] = {}
+        self._with_qps: list[Running] = []  # traffic that was prepared and whose QPs are not destroyed yet
         self._count = 0
 
     def __enter__(self) -> Self:
@@ -423,11 +424,12 @@ class Lab:
 
     def _release(self, model: TrafficBase) -> None:
         hosts = set(model.hosts_in(self.fabric, self.world.seed))
-        for running in self.workloads.values():
+        for running in list(self._with_qps):
             if running.ended is not None and hosts & set(running.hosts):
                 self._destroy_qps(running)
 
     def _destroy_qps(self, running: Running) -> None:
+        self._with_qps.remove(running)
         for host in running.hosts:
             with contextlib.suppress(Unreachable):  # its QPs ended with its agent
                 self.world.call(host, "release_workload", name=running.name)
@@ -436,7 +438,12 @@ class Lab:
         """Make the QPs and memory of a workload, and subscribe to its hosts; RunError where an agent refuses."""
         self.subscribe_to(running.hosts)
         running.prepare()
+        self._add(running)
+
+    def _add(self, running: Running) -> None:
         self.workloads[running.name] = running
+        if running not in self._with_qps:
+            self._with_qps.append(running)
 
     def _prepare_again(self, running: Running) -> None:
         """Prepare a traffic without the hosts whose agents are down."""
@@ -447,7 +454,7 @@ class Lab:
             except Unreachable:
                 absent.add(host)
         running.prepare(absent)
-        self.workloads[running.name] = running
+        self._add(running)
 
     def start_now(self, running: Running) -> None:
         """Have the hosts of a prepared traffic begin; prepares it again where an agent ended since."""

@@ -595,3 +595,19 @@ def test_flows_of_an_open_loop_are_rows_and_a_failed_one_hides_no_bytes(tmp_path
     broken = mrclab.run(mrclab.scenario(fabric=fabric, traffic=traffic, faults=lost), results=tmp_path)
     assert any(row["error"] for row in broken.flows)
     assert " 0 bytes" not in (broken.directory / "result.json").read_text(encoding="utf-8")
+
+
+def test_qps_of_a_finished_transfer_are_destroyed_once_however_many_follow(monkeypatch):
+    released = []
+    with mrclab.up(FABRIC) as lab:
+        call = type(lab.world).call
+
+        def counted(world, node, op, /, **arguments):
+            released.extend([(node, arguments["name"])] if op == "release_workload" else [])
+            return call(world, node, op, **arguments)
+
+        monkeypatch.setattr(type(lab.world), "call", counted)
+        for _ in range(4):
+            assert lab.transfer("h1", "h2", 1000).intact
+    # before each is prepared, so that none of its name is left, and once by the next
+    assert [released.count(("h1", f"write-{number}")) for number in (1, 2, 3, 4)] == [2, 2, 2, 1]
