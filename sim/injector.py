@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mrclab.sim.fabric import SimFabric
     from mrclab.sim.frame import SimFrame
     from mrclab.sim.links.cable import Cable, HalfLink
-    from mrclab.topo.process.nodecontrol import Cleared, NodeControl
+    from mrclab.topo.process.nodecontrol import Clearable, NodeControl
 
 _SIDES: Final = {"both": (0, 1), "up": (0,), "down": (1,)}
 _NUMBER_BYTES: Final = 4
@@ -116,7 +116,7 @@ class SimFaultInjector:
         """Refuse: no programs run in virtual time."""
         raise TopoError(f"{host} runs no programs in virtual time; kill them on the wire")
 
-    def cut_control(self, switch: str) -> Cleared:
+    def cut_control(self, switch: str) -> Clearable:
         """Refuse: there is no control channel in virtual time."""
         raise TopoError(f"{switch} has no control channel in virtual time; cut it on the wire")
 

@@ -316,11 +316,11 @@ class Fabric:
     # --- paths ------------------------------------------------------------------------------------------------------
 
     def links_between(self, source: str, destination: str) -> int:
-        """Links on the way from one host to another: 2 within a T0 group, 4 within a pod, else 6."""
+        """Links of a path from one host to another: 2 within a T0 group, 4 within a pod, else 6."""
         return self.links_between_groups(self.group(source), self.group(destination))
 
     def links_between_groups(self, one: int, other: int) -> int:
-        """Links on the way between hosts of two T0 groups."""
+        """Links of a path between hosts of two T0 groups."""
         if one == other:
             return 2
         return 4 if self.shape.pod("t0", one) == self.shape.pod("t0", other) else 6
@@ -369,7 +369,7 @@ class Fabric:
         return srv6.template_far(one, other, downlink, (base(one), base(other)))
 
     def fan_between(self, one: int, other: int) -> int:
-        """T2s above each T1 where the way between two T0 groups crosses one, else 0."""
+        """T2s above each T1 where paths between two T0 groups cross one, else 0."""
         return self.spec.t2s_per_t1 if self.links_between_groups(one, other) == 6 else 0
 
     def outer_address(self, source: str, destination: str, entropy: int) -> int:

@@ -21,8 +21,8 @@ from mrclab.topo.srv6 import MAX_INDEX, MAX_PLANE
 
 MAX_INTERFACE_MTU = 9216  # bytes; jumbo frames as switches carry them
 _PROCESS_LATENCY, _CHIP_LATENCY = 300e-6, 500e-9  # seconds a switch takes: a process of the lab, and a switch chip
-_WATCHED_RTT = 0.02  # seconds; round trips of fabrics that are watched while they run
-_WATCHED_HOSTS = 4096  # that are watched as closely as few
+_INTERACTIVE_RTT = 0.02  # seconds; base RTT of fabrics at interactive rates
+_MANY_HOSTS = 4096  # from which on hosts are sampled less often
 _PAUSE_BYTES = 64
 SAMPLE_INTERVAL = 0.1  # seconds between two samples of a host, interactively
 CONTROL_DEPTH = 256  # packets; that queue is not rate limited, so this only bounds a burst
@@ -435,14 +435,14 @@ class FabricSpec(_Strict):
     @property
     def time_scale(self) -> float:
         """Time-scale factor, 1 or less: periodic work runs at this fraction of its interactive interval."""
-        return 1.0 if self.link.rate is None else min(1.0, self.base_rtt(self.longest) / _WATCHED_RTT)
+        return 1.0 if self.link.rate is None else min(1.0, self.base_rtt(self.longest) / _INTERACTIVE_RTT)
 
     @property
     def display_scale(self) -> float:
         """Time-scale factor of every host's periodic work for displays: slower with very many hosts."""
         if self.sample_every is not None:
             return self.sample_every / SAMPLE_INTERVAL
-        return min(1.0, self.time_scale * max(1.0, self.t0s * self.hosts_per_t0 / _WATCHED_HOSTS))
+        return min(1.0, self.time_scale * max(1.0, self.t0s * self.hosts_per_t0 / _MANY_HOSTS))
 
     @property
     def telemetry_scale(self) -> float:
@@ -458,7 +458,7 @@ class FabricSpec(_Strict):
     def quiet(self) -> float:
         """Seconds after which all reports of a run are in: each host's last sample, and dead processes.
 
-        Three samples of a host that is watched; very many hosts, which are looked at more seldom, have one more each.
+        Three sampling intervals; with very many hosts, which are sampled less often, one of those and two shorter ones.
         """
         return SAMPLE_INTERVAL * (self.display_scale + 2 * self.time_scale)
 

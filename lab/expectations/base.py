@@ -1,7 +1,7 @@
 """Base of expectations: the verdict, the level that a figure is compared with, and the figure's bounds.
 
-An expectation whose moments never came (a fault that did not fault, a transfer that broke off) has failed, and so has
-one for which there is no evidence (a window in which nothing ran or no host was sampled).
+An expectation whose moments never came (a fault that was not injected, a transfer that broke off) has failed, and so
+has one for which there is no evidence (a window in which nothing ran or no host was sampled).
 """
 
 import math

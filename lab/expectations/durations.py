@@ -104,8 +104,8 @@ class DurationExpectation(BaseExpectation):
         """The limits in words."""
         return limits_text(self.at_least, self.at_most, self.about, self.within, show=str)
 
-    def answer(self, measures: "Measures", figure: str, seconds: float, of: str) -> Verdict:
-        """The verdict on a duration."""
+    def duration_verdict(self, measures: "Measures", figure: str, seconds: float, of: str) -> Verdict:
+        """Return the verdict on a duration; `of` says over how many."""
         observed = f"{show_seconds(seconds)} = {seconds / measures.rtt:.1f} RTT {of}".rstrip()
         return self.verdict(
             self.bounds(measures).contain(seconds), f"{figure} {self.limits}", observed, "", seconds, "s"
@@ -157,7 +157,7 @@ class CompletionExpectation(DurationExpectation):
         count = len(self._times(measures))
         of_which = "mean" if self.percentile == "mean" else f"percentile {self.percentile:g}"
         figure = f"{of_which} of {self.of} of {self.flow or self.traffic}"
-        return self.answer(measures, figure, self.measured_seconds(measures), f"over {count}")
+        return self.duration_verdict(measures, figure, self.measured_seconds(measures), f"over {count}")
 
 
 @EXPECTATIONS.register
@@ -228,7 +228,9 @@ class Latency(DurationExpectation):
         seconds = self.measured_seconds(measures)
         figure = f"percentile {self.percentile:g} of the latency of {self.traffic}"
         figure += f" minus that of {self.minus}" if self.minus else ""
-        return self.answer(measures, figure, seconds, f"over {len(measures.completions.round_trips(self.traffic))}")
+        return self.duration_verdict(
+            measures, figure, seconds, f"over {len(measures.completions.round_trips(self.traffic))}"
+        )
 
 
 @EXPECTATIONS.register
@@ -254,4 +256,4 @@ class Rtt(Selected, DurationExpectation):
     def judge(self, measures: "Measures") -> Verdict:
         """The percentile over the samples of all sending QPs."""
         figure = f"percentile {self.percentile:g} of the RTT{self.subject}"
-        return self.answer(measures, figure, self.measured_seconds(measures), "")
+        return self.duration_verdict(measures, figure, self.measured_seconds(measures), "")

@@ -31,7 +31,7 @@ class Integrity(BaseExpectation):
         missing = [name for name in names if not _ends(measures, name)]
         if missing or not ends:
             which = f" ({', '.join(missing[:3])})" if len(names) > 1 else ""
-            return self.verdict(False, expected, f"the transfer did not end{which}", _ended(measures))
+            return self.verdict(False, expected, f"the transfer did not end{which}", _until_end(measures))
         when = f"at {measures.time_text(max(end.t for end in ends))}"
         counted = {entry.name for entry in measures.scenario.traffic if entry.is_counted and entry.name in names}
         for end in sorted(ends, key=lambda end: not end.get("error")):  # what failed, before what then lacks bytes
@@ -152,7 +152,7 @@ def _ends(measures: "Measures", traffic: str) -> list[Record]:
     return [*flows, *summed] if complete else []
 
 
-def _ended(measures: "Measures") -> str:
+def _until_end(measures: "Measures") -> str:
     return f"until {measures.time_text(measures.end)}"
 
 

@@ -166,7 +166,7 @@ def _over(measures: "Measures", fault: FaultSpan, begin: float, end: float) -> s
 
 
 def used_over(measures: "Measures", fault: FaultSpan, begin: float, end: float) -> set[EvKey]:
-    """Those of them that were in use when the fault began, and by which packets were sent while it lasted."""
+    """EVs over a fault's cables that were in use when it began, and by which packets were sent while it lasted."""
     states = measures.paths.state_at(begin)
     found = set()
     for key in _over(measures, fault, begin, end):

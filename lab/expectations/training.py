@@ -44,7 +44,9 @@ class StepTime(DurationExpectation):
         figure = "mean" if self.percentile == "mean" else f"percentile {self.percentile:g}"
         count = len(self._times(measures))
         of = f"over {count} step{'s' if count != 1 else ''}"
-        return self.answer(measures, f"{figure} of a step of {self.traffic}", self.measured_seconds(measures), of)
+        return self.duration_verdict(
+            measures, f"{figure} of a step of {self.traffic}", self.measured_seconds(measures), of
+        )
 
 
 @EXPECTATIONS.register

@@ -10,7 +10,7 @@ from mrclab.topo.cables import cablefaults
 from mrclab.topo.cables.cablefaults import Direction, Match
 from mrclab.topo.cables.impairment import Impairment
 from mrclab.topo.model import Fabric
-from mrclab.topo.process.nodecontrol import Cleared, NodeControl
+from mrclab.topo.process.nodecontrol import Clearable, NodeControl
 
 CONTROLLER = "controller"  # node and process name
 
@@ -59,7 +59,7 @@ class FaultInjector(NodeControl, Protocol):
     def kill_programs(self, host: str) -> int:
         """Kill the programs on a host, beside its agent; return how many processes these were."""
 
-    def cut_control(self, switch: str) -> Cleared:
+    def cut_control(self, switch: str) -> Clearable:
         """Cut the channel between the controller and a switch."""
 
 

@@ -133,7 +133,7 @@ class LastingFault(FaultBase):
         return self.until
 
 
-def no_kind_of(fault: FaultBase, world: WorldName) -> str:
+def unsupported_text(fault: FaultBase, world: WorldName) -> str:
     """Return one phrase: the fault's kind is not supported in a world."""
     return unsupported(fault.kind_name, fault.worlds, world)
 

@@ -154,7 +154,7 @@ def random_direction(draw: random.Random, _fabric: Fabric) -> Direction:
     return draw.choice(("both", "up", "down"))
 
 
-def heads(draw: random.Random, _fabric: Fabric) -> bool:
+def random_bool(draw: random.Random, _fabric: Fabric) -> bool:
     """Return True or False, either as often."""
     return draw.random() < 0.5
 

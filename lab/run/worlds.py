@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import Unpack
 
 from mrclab.lab.errors import LabError, Refused, ScenarioError
-from mrclab.lab.faults.base import no_kind_of
+from mrclab.lab.faults.base import unsupported_text
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.run import size, virtualsize
 from mrclab.lab.run.world import Progress, World, WorldOptions
@@ -116,7 +116,7 @@ def _refusals(loaded: Loaded) -> Iterator[str]:
     for fault in scenario.faults:
         if world not in fault.worlds:
             other = "sim" if world == "wire" else "wire"
-            yield f"fault {fault.name}: {no_kind_of(fault, world)}; run it with --world {other}"
+            yield f"fault {fault.name}: {unsupported_text(fault, world)}; run it with --world {other}"
 
 
 _LEAVE_OUT = "leave it out, or run it with --world sim"

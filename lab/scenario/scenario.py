@@ -117,7 +117,7 @@ class Scenario(LabSetting):
 
     @field_validator("expect", mode="before")
     @classmethod
-    def _at_least_the_least(cls, entries: Any) -> Any:
+    def _or_default(cls, entries: Any) -> Any:
         return entries if entries != [] else [{"kind": kind} for kind in _DEFAULT_EXPECTATIONS]
 
     @property

@@ -7,7 +7,7 @@ from mrclab.lab.errors import LabError
 
 _RANGE = re.compile(r"(\d+)(?:\.\.(\d+))?")
 MAX_SEED = 2**63 - 1  # as in a scenario
-_MAX_SEEDS = 10_000_000  # seeds; rows of more runs fit in no memory
+_MAX_SEEDS = 10_000_000  # seeds; rows of more runs would not fit into memory
 
 
 def parse(text: str, option: str = "--seeds") -> list[int]:

@@ -53,7 +53,7 @@ def parse_size(value: object) -> object:
     if match is None or match[2] not in _FACTOR:
         raise ValueError(f"{value!r} is not a size; write, for example, 64MiB, 4 KiB or 1000")
     number = float(match[1]) * _FACTOR[match[2]]
-    return round(number) if math.isfinite(number) else number  # which is no whole number
+    return round(number) if math.isfinite(number) else number  # infinity, which pydantic refuses
 
 
 def parse_percent(value: object) -> object:

@@ -25,7 +25,7 @@ from typing_extensions import Self, override
 
 from mrclab.events.run import LabLate
 from mrclab.lab.errors import RunError, Unreachable
-from mrclab.lab.faults.base import FAULTS, FaultBase, no_kind_of
+from mrclab.lab.faults.base import FAULTS, FaultBase, unsupported_text
 from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.kinds import Kinds
 from mrclab.lab.run.world import GONE, KINDS, PROGRESS_KINDS, EventQueue, Progress, World
@@ -354,7 +354,7 @@ class Lab:
         self._count += 1
         fault = entry_of(FAULTS, kind, {"name": f"fault-{self._count}", "at": 0, **fields}, self.fabric)
         if self.world.name not in fault.worlds:
-            raise ValueError(no_kind_of(fault, self.world.name))
+            raise ValueError(unsupported_text(fault, self.world.name))
         return fault
 
     def in_force(self, fault: FaultBase) -> bool:

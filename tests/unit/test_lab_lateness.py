@@ -84,7 +84,7 @@ def test_a_controller_that_stood_still_matters_where_something_depends_on_it(kin
 
 
 def test_a_controller_that_was_a_little_late_or_was_stopped_by_a_fault_is_not_late():
-    frozen = {"fault": "ice", "fault_kind": "controller_freeze", "links": [], "text": "", "stops": ["controller"]}
+    frozen = {"fault": "ice", "fault_kind": "controller_slow", "links": [], "text": "", "stops": ["controller"]}
     fault = [Record(START + 1, "lab", "fault.begin", frozen), Record(START + 2, "lab", "fault.end", frozen)]
     assert invalid(heartbeat(0.5, 0.2), heartbeat(2.1, 1.0, 2.0), heartbeat(END - START), *fault) == []
     assert invalid(heartbeat(0.5, 0.3), heartbeat(2.1, 1.0, 2.0), heartbeat(END - START), *fault) != []

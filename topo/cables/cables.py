@@ -64,6 +64,7 @@ class Cables:
         self._faults: dict[int, AppliedFault] = {}
         self._detours: dict[str, bool] = {}  # direction → in use
         self._next_fault = 1
+        # Side (`3a`) → interface that its frames are forwarded to.
         self._far = {f"{link.index}{side}": f"c{link.index}{_OTHER[side]}" for link in fabric.links for side in "ab"}
         self._lock = threading.Lock()
 

@@ -123,8 +123,8 @@ class Template(_Part):
 class EvProfileConfig(_Part):
     """Settings of EVs: how many a QP draws, and when one that went ASSUMED_BAD may return.
 
-    `active_per_plane`, `backup_per_plane` and `ev_min_active` speak of cross-T1 pairs; inside a T0 group there is one
-    EV per plane, and the floor is lower in proportion.
+    `active_per_plane`, `backup_per_plane` and `ev_min_active` are those of cross-T1 pairs; inside a T0 group there is
+    one EV per plane, and the floor is lower in proportion.
     """
 
     name: str

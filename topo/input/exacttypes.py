@@ -1,4 +1,4 @@
-"""`true` and numbers in quotes where a number is expected, `yes` and 1 where true or false is: pydantic takes them."""
+"""Models that refuse `true` and quoted numbers as numbers, `yes` and 1 as true or false; pydantic accepts them."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -8,8 +8,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
 
 
-class _NoTruth(str):
-    """Text that pydantic takes for neither true nor false, and that messages show as the value that it was."""
+class _NotBoolean(str):
+    """Text in place of a value that is not `true` or `false`: pydantic refuses it, and messages show that value."""
 
     value: Any
 
@@ -32,7 +32,7 @@ class ExactTypes(BaseModel):
 
 
 def others_as_text(model: type[BaseModel], data: Any) -> Any:
-    """Return the data of a model with what is no number as text in fields of numbers, which then refuse it."""
+    """Return a model's data with values of a wrong type as text, which its fields then refuse."""
     if not isinstance(data, Mapping):
         return data
     texts = {}
@@ -41,8 +41,8 @@ def others_as_text(model: type[BaseModel], data: Any) -> Any:
             texts[name] = _text(value)
         elif _has(str, value) and _is_number(model, name) and not _parses_text(model, name):
             texts[name] = _quoted(value)
-        elif isinstance(value, (str, int, float)) and not isinstance(value, bool) and _is_truth(model, name):
-            texts[name] = _NoTruth("neither")
+        elif isinstance(value, (str, int, float)) and not isinstance(value, bool) and _is_boolean(model, name):
+            texts[name] = _NotBoolean("neither")
             texts[name].value = value
     return {**data, **texts} if texts else data
 
@@ -75,7 +75,7 @@ def _is_number(model: type[BaseModel], name: str) -> bool:
 
 
 @cache
-def _is_truth(model: type[BaseModel], name: str) -> bool:
+def _is_boolean(model: type[BaseModel], name: str) -> bool:
     kinds = {kind for kind in _of_field(model, name) if isinstance(kind, type) or get_origin(kind)}
     return bool in kinds and kinds <= {bool, NoneType}
 

@@ -18,7 +18,7 @@ _MAX_STRETCH = 20.0  # times that a limit may stretch for a machine that was slo
 _MORE = 4.0  # times that it may stretch while the machine, or the process, works all the time
 _BUSY = 0.7  # share of CPU time, the machine's or a process's own; above it the machine is too slow
 _STOPPED_S = 3.0  # seconds for which a process may be stopped
-_SLOW = 3.0  # times the usual seconds for the first processes: such a machine needs no other excuse
+_SLOW = 3.0  # times the usual seconds for the first processes: no other cause is looked for then
 
 
 class MachineSlowness:

@@ -94,7 +94,7 @@ class Emulation:
         nodes = _mininet_nodes()
         self._check_paths()
         try:
-            with _undisturbed():
+            with _signals_deferred():
                 self._state = RunState.claim(self.run_dir.parent, lambda line: progress(line, 0, 0))
             self._state.make_directory(self.run_dir)
             self.begun = True
@@ -119,7 +119,7 @@ class Emulation:
         """End all processes, remove all namespaces and cables. Files stay until `close`."""
         if self._state is None:
             return
-        with _undisturbed(), self._lock:
+        with _signals_deferred(), self._lock:
             processes.end(_alive(self._others), _GRACE)
             self._state.end_processes()
             for process in (*self._switches.values(), *self._others.values()):
@@ -141,7 +141,7 @@ class Emulation:
 
     def close(self) -> None:
         """Stop, then remove run directory and lock."""
-        with _undisturbed():
+        with _signals_deferred():
             self.stop()
             if self._state is not None:
                 self._state.release()
@@ -444,8 +444,8 @@ def _alive(running: Mapping[str, Process]) -> dict[int, int]:
 
 
 @contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Ctrl-C and SIGTERM wait until a clean-up is through; they come afterwards."""
+def _signals_deferred() -> Iterator[None]:
+    """Defer Ctrl-C and SIGTERM until the block, a clean-up, is complete."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

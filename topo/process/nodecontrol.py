@@ -25,8 +25,8 @@ class NodeControl(Protocol):
         """Return True while its process exists, stopped or not."""
 
 
-class Cleared(Protocol):
-    """Anything that can be undone."""
+class Clearable(Protocol):
+    """A change that can be undone."""
 
     def clear(self) -> None:
         """Undo it."""

@@ -13,7 +13,7 @@ from mrclab.lab.faults.probe import SWITCH, FaultProbe
 from mrclab.lab.scenario.names import SwitchName
 from mrclab.lab.scenario.units import Duration, show_seconds
 from mrclab.topo.model import Fabric
-from mrclab.topo.process.nodecontrol import Cleared
+from mrclab.topo.process.nodecontrol import Clearable
 
 
 class ControllerFault(FaultBase):
@@ -98,7 +98,7 @@ class CutControl(FaultAction["ControllerPartition"]):
 
     def __init__(self, context: FaultContext, fault: "ControllerPartition") -> None:
         super().__init__(context, fault)
-        self._cut: Cleared | None = None
+        self._cut: Clearable | None = None
 
     @override
     def inject(self) -> None:

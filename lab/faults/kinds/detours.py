@@ -197,7 +197,7 @@ class SwapCables(LastingFault):
 
     @override
     def claims(self, fabric: Fabric) -> frozenset[str]:
-        return frozenset(way for link in self.links(fabric) for way in frames_of_both(link))
+        return frozenset(frames for link in self.links(fabric) for frames in frames_of_both(link))
 
     @override
     def text(self, fabric: Fabric) -> str:

@@ -10,7 +10,7 @@ from typing_extensions import override
 from mrclab.lab.errors import RunError
 from mrclab.lab.faults.action import CONTROLLER, FaultAction, FaultContext
 from mrclab.lab.faults.base import FAULTS, FaultBase, links_of_switch
-from mrclab.lab.faults.families import KillProcess, SwitchFault, heads, random_switch
+from mrclab.lab.faults.families import KillProcess, SwitchFault, random_bool, random_switch
 from mrclab.lab.faults.overlap import THE_CONTROLLER, channel_of, process_of, running_of
 from mrclab.lab.faults.probe import SWITCH, FaultProbe
 from mrclab.lab.scenario.names import SwitchName, fabric_of
@@ -167,7 +167,7 @@ class SwitchReboot(FaultBase):
     takes: Duration = Field(default=0.5, ge=0, le=600, description="seconds without power, before it starts again")
     keep_state: bool = Field(default=False, description="it still has its program and entries afterwards")
     example: ClassVar = {"switch": SWITCH, "takes": 0.1}
-    draws: ClassVar = {"switch": random_switch, "keep_state": heads}
+    draws: ClassVar = {"switch": random_switch, "keep_state": random_bool}
     action_class: ClassVar = Reboot
     takes_carrier: ClassVar = True
     needs_controller: ClassVar = True

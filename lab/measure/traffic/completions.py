@@ -9,7 +9,7 @@ Unit = Literal["messages", "iterations", "flows"]
 
 
 class CompletedWork(NamedTuple):
-    """Something that was posted and done, of a workload and flow; times on the history's clock."""
+    """A message or flow that ended, with when it was posted and done on the history's clock."""
 
     traffic: str
     flow: str
@@ -95,5 +95,5 @@ class CompletionTimes:
 
     @cached_property
     def pingpongs(self) -> list[str]:
-        """Traffics that were ping-pongs, in order."""
+        """Names of all ping-pongs, in order."""
         return list(dict.fromkeys(r["traffic"] for r in self._history.of("pingpong")))

@@ -7,7 +7,7 @@ from mrclab.lab.measure.traffic.flows import MeasuredFlow, Selection
 if TYPE_CHECKING:
     from mrclab.lab.measure.measures import Measures
 
-SAMPLES = 2.5  # around a window, in sampling intervals: a host must have been sampled at least once in it
+_MARGIN = 2.5  # sampling intervals around a window within which a host must have been sampled at least once
 
 
 class NoEvidence(Exception):  # noqa: N818 - the sentence is the error
@@ -48,7 +48,7 @@ def senders_sampled(measures: "Measures", chosen: Selection, begin: float, end: 
 
 
 def _sampled(measures: "Measures", host: str, begin: float, end: float) -> bool:
-    around = SAMPLES * measures.fabric.spec.sample_interval
+    around = _MARGIN * measures.fabric.spec.sample_interval
     return any(begin - around <= t <= end + around for t in measures.samples.times.get(host, ()))
 
 

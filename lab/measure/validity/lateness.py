@@ -22,7 +22,7 @@ HEARTBEAT_S = 0.25  # seconds between two records in which the controller report
 CONTROLLER_S = 0.25  # seconds that it may be late where something depends on it
 SILENT_S = 1.0  # seconds for which a switch may give no answer
 _RESTART_S = 3.0  # seconds after a fault in which what it stopped may still be slow
-_LOOK_S = 0.25  # seconds between two checks: the times of a stop are known no better
+_CHECK_S = 0.25  # seconds between two checks: the times of a stop are known no better
 _EXPLAINS_S = 0.5  # a stop of this many seconds explains other delays of the process
 _AFTER_S = 0.1  # seconds after the lab's process woke up in which it does what was due meanwhile
 
@@ -82,9 +82,9 @@ class Lateness:
                 yield f"a signal stopped {stop.process} (state T) for {show_seconds(stop.seconds)} from {since} on"
 
     def was_stopped(self, process: str, since: float, until: float) -> bool:
-        """Return True if a signal stopped a process at some time between two, give or take a look."""
+        """Return True if a signal stopped a process at some time between two, to the precision of the checks."""
         return any(
-            stop.process == process and stop.at - stop.seconds - _LOOK_S <= until and since <= stop.at + _LOOK_S
+            stop.process == process and stop.at - stop.seconds - _CHECK_S <= until and since <= stop.at + _CHECK_S
             for stop in self._stops
             if stop.seconds >= _EXPLAINS_S
         )
@@ -115,7 +115,7 @@ class Lateness:
         return f"{t - self._start:.2f} s"
 
     def _at_moments(self, most: float) -> Iterator[str]:
-        """The lab's own process was stopped when something was due that verdicts depend on."""
+        """Yield the longest delay of the lab's own process in which something was due that verdicts depend on."""
         moments = [(fault.begin, f"{fault.name} was to begin") for fault in self._faults]
         moments += [(fault.end, f"{fault.name} was to be cleared") for fault in self._faults if fault.end]
         moments += [(edge, f"{fault.name} was to go on") for fault in self._faults for edge in fault.edges]
@@ -128,7 +128,7 @@ class Lateness:
                 return
 
     def _of_lab(self) -> list[Late]:
-        """Include delays that ended shortly after the traffic: a fault may have been due before."""
+        """Return delays of the lab's own process, also just after the traffic: a fault may have been due."""
         sampled = [(r.t, r["late"]) for r in self._history.of("lab.late")]
         sampled += [(r.t, r["lab_late"]) for r in self._history.of("cpu") if "lab_late" in r.data]
         return [Late(late, "lab", t) for t, late in sampled if self._start <= t and t - late <= self._end]
@@ -159,7 +159,7 @@ class Lateness:
         return found
 
     def _of_controller(self) -> list[Late]:
-        """Also one that never responded again: it reports its lateness once it wakes up."""
+        """Return delays of the controller, also of one that never responded again: it reports them once it wakes up."""
         sampled = [(r.t, Late(r["late"], CONTROLLER, r["at"])) for r in self._history.of("heartbeat", node=CONTROLLER)]
         found = [late for t, late in sampled if self._start <= t and late.at - late.seconds <= self._end]
         last = max((t for t, _ in sampled if t <= self._end), default=self._end)
@@ -179,9 +179,9 @@ class Lateness:
 
 
 def _share_in_one_interval(seconds: float) -> float:
-    """Return the share of the waits within a span that must lie in one interval of `_LOOK_S`.
+    """Return the share of the waits within a span that must lie in one interval of `_CHECK_S`.
 
     A `cpu` record has the sum of a process's waits since the last one. In a span as long as an interval they may be one
     wait; in a longer span it is only certain that some interval has its average share.
     """
-    return min(1.0, _LOOK_S / seconds) if seconds > 0 else 1.0
+    return min(1.0, _CHECK_S / seconds) if seconds > 0 else 1.0

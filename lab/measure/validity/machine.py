@@ -1,5 +1,5 @@
-"""Validity of a run: CPU of the processes and the share that a hypervisor took, frames lost in sockets, hosts
-held up by the kernel, deaths.
+"""Validity of a run: CPU of the processes and the share that a hypervisor took, frames lost in sockets, hosts that
+waited for a CPU, deaths.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ MAX_CPU = 0.97  # of one core over a second: beyond it a process set the pace, n
 BUSY_S = 1.0  # seconds over which a process must have been that busy
 MAX_WAITED = 0.125  # of a host's time, all its waits together: beyond it no bound of some percent means anything
 FEW_RTTS = 20  # the shortest run in which waits are added up
-MIN_STEAL = 0.02  # of the CPUs over a second: less is not worth a word
+MIN_STEAL = 0.02  # of the CPUs over a second: less is not reported
 RESTART_S = 3.0  # seconds that a process may take to load its program after a fault
 VIRTUAL = "sim"  # the world of runs in virtual time
 _HYPERVISOR = "hypervisor"
@@ -37,7 +37,7 @@ class ProcessLoad(NamedTuple):
 class MachineLoad:
     """Load of the machine while the traffic ran, from `start` to `end`. `hosts` are those in use.
 
-    A NIC that woke up more than `max_wait` seconds late was held up by the machine, not by the network; so was a host
+    A NIC that woke up more than `max_wait` seconds late was delayed by the machine, not by the network; so was a host
     whose waits add up to more than `MAX_WAITED` of the time (in proportion, where `max_wait` is not one round trip).
     """
 
@@ -51,7 +51,7 @@ class MachineLoad:
         self._start, self._end, self._hosts = start, end, hosts
         self._rtt, self._max_wait = rtt, max_wait or rtt
         self._controlled = controlled  # a verdict depends on the controller
-        self._sampled = sampled  # hosts were: in virtual time figures can do without
+        self._sampled = sampled  # False: a run of virtual time that keeps no history has no samples
         self._max_waited = MAX_WAITED * self._max_wait / rtt
 
     @cached_property
@@ -173,8 +173,8 @@ class MachineLoad:
         """Missing measurements without which it is unknown whether the machine kept up; empty where all exist."""
         if self.virtual and not self._sampled:
             return []
-        blind = sorted(host for host in self._hosts if host not in self._samples.times)
-        found = [f"there is no sample of {', '.join(blind[:3])}"] if blind else []
+        unsampled = sorted(host for host in self._hosts if host not in self._samples.times)
+        found = [f"there is no sample of {', '.join(unsampled[:3])}"] if unsampled else []
         if not self.virtual and not any(len(counter.times) > 1 for counter in self.cpu.values()):
             found.append("the CPU time of the processes was not read")
         return found

@@ -10,7 +10,7 @@ from mrclab.topo.cables.impairment import Impairment
 from mrclab.topo.linux import channels
 from mrclab.topo.linux.emulation import Emulation
 from mrclab.topo.linux.switches.targets import Launch
-from mrclab.topo.process.nodecontrol import Cleared
+from mrclab.topo.process.nodecontrol import Clearable
 
 if TYPE_CHECKING:
     from mrclab.lab.run.wire.wireworld import WireWorld
@@ -127,7 +127,7 @@ class WireFaultInjector:
         """SIGKILL all processes that run on a host besides its agent."""
         return self._emulation.kill_programs(host)
 
-    def cut_control(self, switch: str) -> Cleared:
+    def cut_control(self, switch: str) -> Clearable:
         """Cut the P4Runtime channel of a switch."""
         lab = self._emulation
         path = Launch(lab.fabric.switch(switch), lab.fabric.spec, lab.run_dir).socket

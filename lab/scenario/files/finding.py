@@ -18,9 +18,9 @@ _MAX_FOLDERS = 10_000  # that are looked through for scenarios
 
 
 def find(words: Sequence[str], home: Path = SCENARIOS) -> list[Path]:
-    """Return the scenario files that words name (file, directory, name below `scenarios/`); none: all but `EXCLUDED`.
+    """Return scenario files by path, directory or name below `scenarios/`; all but `EXCLUDED` if none is given.
 
-    Raises ScenarioError for an unknown word. Files of a directory are sorted by name, its own first; those of
+    Raises ScenarioError for an unknown name. Files of a directory are sorted by name, its own first; those of
     results in it are left out.
     """
     if not words:
@@ -47,7 +47,7 @@ def _meant(word: str, home: Path) -> str:
 
 
 def find_one(word: Path) -> Path:
-    """Return the one scenario file that a word names; a missing file is left for the reader to report."""
+    """Return the one scenario file of a path or name; a missing file is left for the reader to report."""
     found = [] if word.suffix in _SUFFIXES and word.exists() else find([str(word)])
     if len(found) > 1:
         raise ScenarioError([f"{word} holds {len(found)} scenarios; name one, or run them with `mrclab suite`"])

@@ -30,7 +30,7 @@ class Variant(Strict):
         default={}, description="dotted path → value, e.g. transport.qps: 16; of a section the fields that differ"
     )
     replace: dict[str, Any] = Field(
-        default={}, description="dotted path → all that shall stand there; what is left out has its default"
+        default={}, description="dotted path → the whole new value; what it leaves out has its default"
     )
 
     @field_validator("set", "replace")
