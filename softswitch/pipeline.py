@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -30,11 +31,7 @@ if TYPE_CHECKING:
     from mrclab.softswitch.compiler.generate import Generated
     from mrclab.softswitch.dataplane import DataPlane
 
-MALFORMED = (
-    KeyError, IndexError, TypeError, ValueError, AttributeError, AssertionError, RecursionError, StopIteration,
-    SyntaxError, ArithmeticError, MemoryError,
-)  # fmt: skip
-"""Errors of the compiler for an impossible program that no check of the loader found."""
+log = logging.getLogger(__name__)
 
 
 class LoopError(RuntimeError):
@@ -72,14 +69,14 @@ def compile_program(config: str | bytes, drop_port: int) -> Compiled:
 
 
 def _compile(config: str | bytes, drop_port: int) -> Compiled:
-    program = bmv2json.load(config)
-    key = cache.key(config, drop_port)
-    kept = cache.load(key)
-    if kept is not None:
-        return Compiled(program, *kept, config)
-    from mrclab.softswitch.compiler.generate import Generator  # noqa: PLC0415 - a cached program needs no compiler
-
     with compiling():
+        program = bmv2json.load(config)
+        key = cache.key(config, drop_port)
+        kept = cache.load(key)
+        if kept is not None:
+            return Compiled(program, *kept, config)
+        from mrclab.softswitch.compiler.generate import Generator  # noqa: PLC0415 - a cached program needs no compiler
+
         generated = Generator(program, drop_port).generate()
         compiled = compile_source(program, generated, config)
     cache.store(key, compiled.code, compiled.enqueue_time)
@@ -90,17 +87,18 @@ def _compile(config: str | bytes, drop_port: int) -> Compiled:
 
 def compile_source(program: p4.Program, generated: Generated, config: str | bytes) -> Compiled:
     """Return a program with the code that was generated for it."""
-    with compiling():
-        code = compile(generated.source, "<p4>", "exec")
-        return Compiled(program, code, generated.enqueue_time, config)
+    return Compiled(program, compile(generated.source, "<p4>", "exec"), generated.enqueue_time, config)
 
 
 @contextlib.contextmanager
 def compiling() -> Iterator[None]:
-    """Turn compiler errors into a refusal."""
+    """Turn errors of loader and compiler, for an impossible program that no check found, into a refusal."""
     try:
         yield
-    except MALFORMED as error:
+    except PipelineError:
+        raise
+    except Exception as error:
+        log.info("a program made the compiler fail", exc_info=error)
         raise PipelineError(f"the program cannot be compiled: {type(error).__name__} {str(error)!a}") from error
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,7 +26,6 @@ from mrclab.softswitch.switch import SoftSwitch
 if TYPE_CHECKING:
     from mrclab.softswitch.pipeline import Compiled
 
-log = logging.getLogger(__name__)
 DEVICE_DATA_FIELD = 3
 
 
@@ -95,10 +93,7 @@ def load_pipeline(config: p4r.ForwardingPipelineConfig, switch: SoftSwitch) -> F
         compiled = switch.compile(device_json(config.p4_device_config))
         index = P4Index.build(config.p4info, compiled.program)
     except (RuntimeApiError, P4InfoError) as error:
-        raise _update_failed(str(error)) from error
-    except Exception as error:  # whatever a damaged program leads to, it is the request's fault
-        log.warning("a program made the compiler fail", exc_info=error)
-        raise _update_failed(f"the program cannot be compiled ({type(error).__name__}: {error})") from error
+        raise P4RuntimeError(Code.UNKNOWN, f"Error in first phase of device update: {error}") from error
     kept, sent = compiled.config, config.p4_device_config
     device_config = kept if isinstance(kept, bytes) and kept == sent else sent  # the same bytes once in memory
     rest = own_copy(config)
@@ -113,10 +108,6 @@ def load_pipeline(config: p4r.ForwardingPipelineConfig, switch: SoftSwitch) -> F
         packet_in=HeaderCodec(index.packet_in),
         packet_out=HeaderCodec(index.packet_out),
     )
-
-
-def _update_failed(why: str) -> P4RuntimeError:
-    return P4RuntimeError(Code.UNKNOWN, f"Error in first phase of device update: {why}")
 
 
 def parse_replay(old: ForwardingPipeline, new: ForwardingPipeline) -> list[Apply]:

@@ -153,7 +153,8 @@ class Injection:
         program = bmv2json.load(text)
         with compiling():
             generated = Generator(program, self.switch.drop_port).generate()
-        self.switch.commit(compile_source(program, generated, text))
+            compiled = compile_source(program, generated, text)
+        self.switch.commit(compiled)
         for port in (1, 510):
             for frame in FRAMES:
                 self.switch._guarded(lambda port=port, frame=frame: self.switch.inject(port, frame))
