@@ -118,16 +118,16 @@ class _Traced(DataPlane):
     def __init__(self, cpu_port: int | None, drop_port: int, priorities: int, clock: SwitchClock, seed: int) -> None:
         self.outcome = FrameOutcome(0)
         self.copy: Copy | None = None
-        self._rounds: deque[tuple[FrameOutcome, tuple[Any, ...]]] = deque()
+        self._recirculated: deque[tuple[FrameOutcome, tuple[Any, ...]]] = deque()
         super().__init__(cpu_port, drop_port, priorities, clock, random.Random(seed))
-        self.again = self._go_round
+        self.again = self._recirculate
 
     def make_queues(self, priorities: int) -> TrafficManager:
         """Return queues that attribute each packet to its frame."""
         return _TracedQueues(self, priorities)
 
-    def _go_round(self, packet: tuple[Any, ...]) -> None:
-        self._rounds.append((self.outcome, packet))
+    def _recirculate(self, packet: tuple[Any, ...]) -> None:
+        self._recirculated.append((self.outcome, packet))
 
     def watch_counters(self) -> None:
         """Attribute the program's counts to the frame."""
@@ -155,8 +155,8 @@ class _Traced(DataPlane):
     def settle(self) -> None:
         """Run due work, including recirculated packets, until there is none."""
         self.traffic.run()
-        while self._rounds:
-            outcome, packet = self._rounds.popleft()
+        while self._recirculated:
+            outcome, packet = self._recirculated.popleft()
             function = self.program().ingress_again
             assert function is not None
             self.trace(outcome)

@@ -102,7 +102,7 @@ def measure_process(target: BenchTarget, effort: Effort, cpu: int | None, notify
             begun = time.monotonic()
             provision(one.client)
             result.load_seconds = time.monotonic() - begun
-            one.deepen(cables.inside)
+            one.set_queue_depth(cables.inside)
             _check(generator, target.title)
             result.resident_bytes, result.private_bytes = one.memory()
             for size in effort.sizes:
@@ -173,7 +173,7 @@ def search(trial: Callable[[float], Trial], steps: int) -> tuple[Trial, float, b
     Returns the trial at that rate, the rate at saturation, and whether the generator limited it.
     """
     flood = trial(math.inf)
-    if carried(flood):
+    if keeps_up(flood):
         return flood, flood.throughput, True
     low, high, best = 0.0, flood.throughput * 1.3, None
     guess = flood.throughput * 0.9
@@ -196,12 +196,12 @@ def _attempt(trial: Callable[[float], Trial], rate: float) -> Trial | None:
     """Try a rate, and once more after losses: the machine may have been busy."""
     for _ in range(2):
         offer = trial(rate)
-        if carried(offer):
+        if keeps_up(offer):
             return offer
     return None
 
 
-def carried(offer: Trial) -> bool:
+def keeps_up(offer: Trial) -> bool:
     """Return True if the target keeps up with the offered rate."""
     return offer.loss <= LOSS and offer.until_last - offer.seconds <= LATE * offer.seconds
 

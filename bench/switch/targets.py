@@ -60,10 +60,10 @@ SOFT = BenchTarget(
     ("--log-level", "warn", "--log-console", "--realtime"),
     ("--queue-depth", str(QUEUE_DEPTH)),
 )
-AHEAD = ("nice", "-n", "-15")
+NICE = ("nice", "-n", "-15")
 """BMv2's substitute for real-time priority."""
-BMV2 = BenchTarget("bmv2", "BMv2", (*AHEAD, BMV2_PROGRAM), (), ("--",))
-BMV2_OFF = BenchTarget("bmv2-off", "BMv2 -L off", (*AHEAD, BMV2_PROGRAM), ("--log-level", "off"), ("--",))
+BMV2 = BenchTarget("bmv2", "BMv2", (*NICE, BMV2_PROGRAM), (), ("--",))
+BMV2_OFF = BenchTarget("bmv2-off", "BMv2 -L off", (*NICE, BMV2_PROGRAM), ("--log-level", "off"), ("--",))
 TARGETS = {target.key: target for target in (SOFT, BMV2, BMV2_OFF)}
 
 
@@ -113,7 +113,7 @@ class SwitchProcess:
         while not self.socket.exists():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 words = self.log.read_text(errors="replace").strip().splitlines()
-                raise RunError(f"{self.target.title} did not start: {words[-1] if words else 'no word'}")
+                raise RunError(f"{self.target.title} did not start: {words[-1] if words else 'its log is empty'}")
             time.sleep(_POLL_SECONDS)
         self.client.wait(deadline)
         return time.monotonic() - self.begun
@@ -142,7 +142,7 @@ class SwitchProcess:
         sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in rollup}
         return sizes["Rss"], sizes["Private_Clean"] + sizes["Private_Dirty"]
 
-    def deepen(self, inside: int) -> None:
+    def set_queue_depth(self, inside: int) -> None:
         """Give BMv2's queues the depth that the others have; it has no flag for that."""
         if self.target.key.startswith("bmv2"):
             with thrift.ThriftClient(inside, _THRIFT_PORT, "simple_switch") as switch:

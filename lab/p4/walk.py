@@ -113,7 +113,7 @@ def _through(
         "node": at.node,
         "port": at.number,
         "headers": text.headers(headers(frame)),
-        "tables": [_met(switch, lookup) for lookup in switch.lookups],
+        "tables": [_looked_up(switch, lookup) for lookup in switch.lookups],
         "registers": [
             {"name": name, "index": index, "before": old, "after": new}
             for name, cells in before.items()
@@ -138,7 +138,7 @@ def _through(
     return hop, (sent.port, sent.data)
 
 
-def _met(switch: MrcSwitch, lookup: Lookup) -> dict[str, Any]:
+def _looked_up(switch: MrcSwitch, lookup: Lookup) -> dict[str, Any]:
     """A table lookup, in text."""
     table = switch.runtime.table(lookup.table)
     fields = table.table.key

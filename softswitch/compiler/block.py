@@ -73,16 +73,16 @@ class Fork:
 
 
 class LoopScope:
-    """A body that is run once and can be left early with break, or with `repeat` until it is."""
+    """A body that runs once, which a break may end early (`breaks`); with `repeat` it runs until a break."""
 
     def __init__(self) -> None:
         self.body = Block()
-        self.left = False
+        self.breaks = False
         self.repeat = False
 
     def render(self, indent: int) -> list[str]:
         """Return the lines, indented."""
-        if not self.left:
+        if not self.breaks:
             return self.body.render(indent)
         lines = ["    " * indent + "while True:", *self.body.render(indent + 1)]
         if not self.repeat:

@@ -101,7 +101,7 @@ class BranchScope(Scope):
         self.block, self._exits = loop.body, []
         body()
         ends = list(self._exits)
-        loop.left, loop.repeat = bool(ends) or repeat, repeat
+        loop.breaks, loop.repeat = bool(ends) or repeat, repeat
         if not self.state.dead and not repeat:
             ends.append((self.block, self.state))
         self.block, self._exits, self.state = outer, exits, self.merge(ends)
@@ -141,7 +141,7 @@ class BranchScope(Scope):
         if not self.top.items:
             self.top.line(f"steps = {MAX_STEPS}")
         loop = outer.loop()
-        loop.body, loop.left, loop.repeat = body, True, True
+        loop.body, loop.breaks, loop.repeat = body, True, True
         exits = self._exits
         self._exits, self._jumps, self._next_part = saved
         self.block, self.state = outer, self.merge(exits)

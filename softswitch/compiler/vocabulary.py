@@ -32,7 +32,7 @@ _NUMBERED = re.compile(
     r"(?:at|bytes|default|egress|f|find|hash|len|meter|next|packets|reg|select|take|text|valid|vset)_\d+|[kmt]\d+|0x[0-9a-f]+|\d+"
 )
 _WORD = re.compile(r"\w+")
-_REST = re.compile(r"[ \n()\[\],.:=+*/%&|^~<>!-]*")
+_SIGNS = re.compile(r"[ \n()\[\],.:=+*/%&|^~<>!-]*")
 _LITERALS = re.compile(r"'big'|\bb''")
 
 
@@ -45,5 +45,5 @@ def check(source: str) -> None:
         if not _NUMBERED.fullmatch(word):
             raise PipelineError(f"the compiler wrote {word!a}, which is not in its vocabulary; the code was not run")
     signs = set(_WORD.sub("", plain))
-    if not _REST.fullmatch("".join(signs)):
+    if not _SIGNS.fullmatch("".join(signs)):
         raise PipelineError(f"the compiler wrote one of {''.join(sorted(signs))!a}; the code was not run")

@@ -1,7 +1,7 @@
 """Lookup structures of match-action tables, from match keys to entry values.
 
 A packet's key is an integer (one field) or a tuple of integers. Exact tables are one dict. The others keep one dict
-per set of masks (an LPM table one per prefix length), searched in order of the best entry each can give, and remember
+per set of masks (an LPM table one per prefix length), searched in order of the best entry each can give, and cache
 the entries of recent keys.
 """
 
@@ -16,10 +16,10 @@ from mrclab.softswitch.p4.program import TableKey
 Value = tuple[Any, ...]
 Key = Any  # an int or a tuple of ints
 
-REMEMBER = 4096
-"""Keys remembered per table before the memory is cleared."""
+MAX_CACHED = 4096
+"""Keys in a table's cache before it is cleared."""
 
-_UNKNOWN: Any = object()
+_NOT_CACHED: Any = object()
 
 
 def check(table: str, keys: tuple[TableKey, ...], match: MatchKey) -> None:
@@ -89,20 +89,20 @@ class MaskedMatcher:
         self._shapes: dict[Shape, dict[tuple[int, ...], Bucket]] = {}
         self._order: list[tuple[int, Shape, dict[tuple[int, ...], Bucket]]] = []
         self._count = 0
-        self._memory: dict[Key, Value | None] = {}
+        self._cache: dict[Key, Value | None] = {}
         self.find: Callable[[Key], Value | None] = self._make_find()
 
     def _make_find(self) -> Callable[[Key], Value | None]:
-        memory, search = self._memory, self._search
-        known = memory.get
+        cache, search = self._cache, self._search
+        known = cache.get
 
         def find(key: Key) -> Value | None:
-            value: Value | None = known(key, _UNKNOWN)
-            if value is _UNKNOWN:
+            value: Value | None = known(key, _NOT_CACHED)
+            if value is _NOT_CACHED:
                 value = search(key)
-                if len(memory) >= REMEMBER:
-                    memory.clear()
-                memory[key] = value
+                if len(cache) >= MAX_CACHED:
+                    cache.clear()
+                cache[key] = value
             return value
 
         return find
@@ -159,7 +159,7 @@ class MaskedMatcher:
             bucket.append((rank, self._count, ranges, value))
             bucket.sort(key=lambda item: (-item[0], item[1]))
             self._sort()
-        self._memory.clear()
+        self._cache.clear()
 
     def remove(self, match: MatchKey, priority: int) -> None:
         """Remove an entry."""
@@ -172,7 +172,7 @@ class MaskedMatcher:
         if not buckets:
             del self._shapes[shape]
         self._sort()
-        self._memory.clear()
+        self._cache.clear()
 
     def _sort(self) -> None:
         """Order the shapes by the best rank each holds; where all of a shape rank alike (LPM), that is cheap."""
@@ -189,7 +189,7 @@ class MaskedMatcher:
         """Remove all entries."""
         self._shapes.clear()
         self._order.clear()
-        self._memory.clear()
+        self._cache.clear()
 
 
 Matcher = ExactMatcher | MaskedMatcher

@@ -37,7 +37,7 @@ def load(text: str | bytes) -> p4.Program:
 
 
 class _Loader:
-    """One pass over the JSON, in the order of dependence."""
+    """One pass over the JSON: each part after those that it names."""
 
     def __init__(self, root: JsonValue) -> None:
         self.root = root

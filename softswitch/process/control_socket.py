@@ -2,7 +2,7 @@
 
 `set_queue_rate <pps> [port] [priority]`, `set_queue_depth <packets> [port] [priority]`, `port_add <interface> <port>`,
 `port_remove <port>`, `show_ports`, `register_read <name> [index …]`, `register_write <name> <index> <value>`, `help`;
-`lateness`: the switch's longest latency since the last query, and its CPU time, in seconds.
+`lateness`: the switch's longest latency since the last query, and its CPU time, in seconds; `stats`: counts as JSON.
 An answer is one line, beginning with `ok` or `error`.
 """
 

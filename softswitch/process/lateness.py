@@ -12,8 +12,8 @@ STEP_SECONDS = 0.001
 class LongestWait:
     """The longest that a frame waited before the switch took it, since the last report.
 
-    The kernel stamps frames with the time of day (`wall`); should that be set while the switch runs, it is noticed by
-    `monotonic`, and the frame says nothing.
+    The kernel stamps frames with the time of day (`wall`); if that is set while the switch runs, `monotonic` shows it,
+    and the frame does not count.
     """
 
     def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:

@@ -33,7 +33,7 @@ class PcapRecorder:
         file.flush()
 
     def recorded(self, port: int, send: Callable[[bytearray], None]) -> Callable[[bytearray], None]:
-        """Return a way out of a port that records every frame too."""
+        """Return the `send` of a port that also records every frame."""
 
         def record(data: bytearray) -> None:
             send(data)

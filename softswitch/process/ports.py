@@ -94,7 +94,7 @@ class SoftSwitchPort:
         """Return how many received frames the kernel has dropped for want of buffer so far."""
         _, drops = struct.unpack("@II", self.socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))
         self._drops += drops
-        return self._drops + self.ring.cut
+        return self._drops + self.ring.truncated
 
     @property
     def mtu(self) -> int:

@@ -1,8 +1,8 @@
-"""Real-time scheduling of the whole process (sched(7)), for a switch whose timing should not hang on a busy machine.
+"""Real-time scheduling of the whole process (sched(7)), so that other load does not disturb a switch's timing.
 
-All threads get it: Python lets one of them run at a time, and a forwarding thread that waits for one that the scheduler
-passes over would wait with it. Should a thread ever run for seconds without resting, the kernel says so (RLIMIT_RTTIME)
-and the process goes on as an ordinary one, so that it cannot hold up the machine.
+All threads get it: only one at a time holds the interpreter lock, and the forwarding thread must not wait for a holder
+that gets no CPU. If a thread runs for seconds without blocking, the kernel signals it (RLIMIT_RTTIME), and the process
+gives up real-time scheduling, so that it cannot stall the machine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 PRIORITY = 2  # before the controller, whose 1 comes before all other work
-WITHOUT_REST_SECONDS = 2
+UNBLOCKED_SECONDS = 2
 
 
 def be_realtime() -> bool:
@@ -26,7 +26,7 @@ def be_realtime() -> bool:
     Threads started later inherit it, so this comes before the server starts its own.
     """
     try:
-        resource.setrlimit(resource.RLIMIT_RTTIME, (WITHOUT_REST_SECONDS * 1_000_000, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_RTTIME, (UNBLOCKED_SECONDS * 1_000_000, resource.RLIM_INFINITY))
         signal.signal(signal.SIGXCPU, _step_down)
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(PRIORITY))
     except (OSError, ValueError) as error:
@@ -39,4 +39,4 @@ def _step_down(_signal: int, _frame: object) -> None:
     for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(OSError):
             os.sched_setscheduler(int(task.name), os.SCHED_OTHER, os.sched_param(0))
-    log.warning("ran for %d s without rest, going on without real-time scheduling", WITHOUT_REST_SECONDS)
+    log.warning("ran for %d s without blocking: real-time scheduling is given up", UNBLOCKED_SECONDS)

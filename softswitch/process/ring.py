@@ -1,7 +1,7 @@
 """Frames from the kernel without a system call: PACKET_RX_RING, version TPACKET_V2 (packet_mmap.rst, if_packet.h).
 
 The kernel copies each frame into the next slot of a ring in shared memory and marks the slot; a reader that has read it
-gives it back by clearing the mark. A frame too long for a slot comes through the socket besides (PACKET_COPY_THRESH).
+gives it back by clearing the mark. A frame too long for a slot also comes through the socket (PACKET_COPY_THRESH).
 The version that packs frames tighter, TPACKET_V3, hands them over in blocks and by a timer: too late for a switch.
 """
 
@@ -15,13 +15,13 @@ from collections.abc import Callable
 
 Ingress = Callable[[bytearray, int, int], None]
 Stamp = Callable[[int, int], None]
-"""Takes when the kernel received a frame: seconds and nanoseconds of the time of day."""
+"""Called with the time of day at which the kernel received a frame: seconds and nanoseconds."""
 
 RING_BYTES = 1 << 20
-"""Memory of one port's ring at most, 224 frames of 4 KiB: what the switch may be behind before frames are lost."""
+"""Largest ring of a port, 224 frames of 4 KiB: how far the switch may fall behind before frames are lost."""
 MIN_RING_BYTES = 1 << 18
 ALL_RINGS_BYTES = 1 << 22
-"""Memory that the ports of one switch share: the more there are, the less often all are behind."""
+"""Memory that the ports of one switch share: the more ports, the less often all of them are busy."""
 BATCH = 32
 """Frames taken from one port before the others get their turn."""
 
@@ -44,7 +44,7 @@ MAC_BITS = 0xFFFF
 
 
 def ring_bytes(ports: int) -> int:
-    """Memory of a ring where a switch has that many ports."""
+    """Return the bytes of a ring where a switch has that many ports."""
     share = ALL_RINGS_BYTES // max(ports, 1) // BLOCK_BYTES * BLOCK_BYTES
     return max(MIN_RING_BYTES, min(share, RING_BYTES))
 
@@ -52,15 +52,15 @@ def ring_bytes(ports: int) -> int:
 class PacketRing:
     """The ring of one packet socket, of `size` bytes. Raises OSError where the kernel has no memory for it."""
 
-    def __init__(self, end: socket.socket, mtu: int, size: int = RING_BYTES) -> None:
-        self._socket = end
+    def __init__(self, sock: socket.socket, mtu: int, size: int = RING_BYTES) -> None:
+        self._socket = sock
         slot = min((HEADROOM + mtu + 15) & ~15, LONGEST_SLOT)
         blocks = size // BLOCK_BYTES
-        end.setsockopt(SOL_PACKET, PACKET_VERSION, TPACKET_V2)
-        end.setsockopt(SOL_PACKET, PACKET_COPY_THRESH, 1)
+        sock.setsockopt(SOL_PACKET, PACKET_VERSION, TPACKET_V2)
+        sock.setsockopt(SOL_PACKET, PACKET_COPY_THRESH, 1)
         request = struct.pack("@IIII", BLOCK_BYTES, blocks, slot, BLOCK_BYTES // slot * blocks)  # tpacket_req
-        end.setsockopt(SOL_PACKET, PACKET_RX_RING, request)
-        self._map = mmap.mmap(end.fileno(), blocks * BLOCK_BYTES)
+        sock.setsockopt(SOL_PACKET, PACKET_RX_RING, request)
+        self._map = mmap.mmap(sock.fileno(), blocks * BLOCK_BYTES)
         self._bytes = memoryview(self._map)
         self._words = self._bytes.cast("I")
         starts = [
@@ -70,7 +70,7 @@ class PacketRing:
         self._longest = slot - FRAME_AT
         self._next = 0
         self.received = 0
-        self.cut = 0
+        self.truncated = 0
         """Frames lost because they were too long for a slot and the socket's buffer was full."""
 
     def close(self) -> None:
@@ -126,7 +126,7 @@ class PacketRing:
         else:
             frame = bytearray(self._bytes[start : start + kept])
         if kept != length:
-            self.cut += 1
+            self.truncated += 1
             return None
         if words[at] & VLAN_VALID:
             tag = words[at + VLAN]

@@ -58,9 +58,9 @@ def test_a_target_that_carries_all_is_limited_by_the_generator():
 
 
 def test_a_buffer_that_fills_is_no_loss_free_rate():
-    assert measure.carried(Trial(1000, 1000, 1.0, 1.01, 0.1))
-    assert not measure.carried(Trial(1000, 1000, 1.0, 1.2, 0.1))
-    assert not measure.carried(Trial(1000, 990, 1.0, 1.0, 0.1))
+    assert measure.keeps_up(Trial(1000, 1000, 1.0, 1.01, 0.1))
+    assert not measure.keeps_up(Trial(1000, 1000, 1.0, 1.2, 0.1))
+    assert not measure.keeps_up(Trial(1000, 990, 1.0, 1.0, 0.1))
 
 
 def test_the_program_alone_forwards_the_frames_of_the_benchmark():

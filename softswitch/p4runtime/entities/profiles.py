@@ -1,7 +1,7 @@
 """Members and groups of action profiles and selectors, and one-shot programming of selectors.
 
-One-shot is a table entry that brings its own set of weighted actions: every action becomes as many members as its
-weight, and the entry gets a group of its own. All disappear with the entry.
+In one-shot programming a table entry carries its own set of weighted actions: every action becomes as many members as
+its weight, and the entry gets a group of its own. They are deleted with the entry.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def _folders() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def private(address: str) -> Iterator[None]:
-    """Have a Unix socket that is made meanwhile be this user's alone, from its first moment on."""
+    """Give a Unix socket that the block makes mode 0600 from the start; warn of a TCP port."""
     if not address.startswith(UNIX_PREFIX):
         log.warning("P4Runtime on %s: every user of this machine who reaches it can program the switch", address)
         yield

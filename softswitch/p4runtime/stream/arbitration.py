@@ -50,7 +50,7 @@ class Arbiter:
         """The streams of all roles' primaries; replaced, never changed, so that it can be read without the lock."""
 
     def introduce(self, client: StreamChannel, message: p4r.MasterArbitrationUpdate) -> ArbitratedController:
-        """Take a stream in under the role and election id in `message`, and notify the streams concerned."""
+        """Register a stream with the role and election id in `message`, and notify the streams concerned."""
         self.check_device(message.device_id)
         controller = ArbitratedController(client, message.role.name, election_number(message.election_id))
         with self._lock:
