@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from mrclab.lab.errors import LabError
+from mrclab.lab.errors import LabError, plain
 from mrclab.lab.prompt.commands.capturing import CaptureCommand
 from mrclab.lab.prompt.remote.turnlock import TurnLock, caller
 from mrclab.lab.run.world import World
@@ -198,11 +198,11 @@ class LabSession:
     def step(self) -> None:
         """Run due events; in virtual time advance it by the speed."""
         with self.lock:
-            try:
-                self._pass()
-            except (LabError, TopoError) as error:
-                self.errors.append(str(error))
-            self._mirror()
+            for work in (self._pass, self._mirror):
+                try:
+                    work()
+                except (LabError, TopoError, OSError) as error:
+                    self.errors.append(plain(error))
             for observer in self.observers:
                 observer()
 

@@ -1,5 +1,6 @@
 """Run directory of a lab in virtual time: fabric and history as files, as a lab on the wire has them."""
 
+import contextlib
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,11 +41,18 @@ class Mirror:
             raise LabError(f"cannot make {place}: {error.strerror}; {remedy}") from None
 
     def write(self) -> None:
-        """Write new records."""
+        """Write new records; after an OSError, which ends the run, no more of them."""
+        if self._file.closed:
+            return
         lines = self._world.history_since(self._written)
         self._written += len(lines)
-        self._file.writelines(line + "\n" for line in lines)
-        self._file.flush()
+        try:
+            self._file.writelines(line + "\n" for line in lines)
+            self._file.flush()
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._file.close()
+            raise
 
     def write_now_and_then(self) -> None:
         """Write new records if the last write is long enough ago."""
@@ -54,10 +62,10 @@ class Mirror:
 
     def close(self) -> None:
         """Write the remaining records, then remove the files, or keep them with a marker that the lab has ended."""
-        self.write()
-        self._file.close()
-        if self._keep:
-            (self.place / OVER).touch()
-            return
+        for last in (self.write, self._file.close, (self.place / OVER).touch if self._keep else self._remove):
+            with contextlib.suppress(OSError):  # its file system is full, which ended the run
+                last()
+
+    def _remove(self) -> None:
         for path in (self._fabric, self._history):
             path.unlink(missing_ok=True)

@@ -20,6 +20,7 @@ from mrclab.lab.measure.measures import Measures
 from mrclab.lab.report import results, summary
 from mrclab.lab.run import runner, worlds
 from mrclab.lab.run.interrupts import guarded
+from mrclab.lab.run.mirror import Mirror
 from mrclab.lab.run.virtual import virtual_world
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.units import show_bytes
@@ -162,6 +163,18 @@ def test_the_verdict_is_known_before_the_report_is_drawn_and_passed_on_once(tmp_
     assert len(heard) == 1
     assert tmp_path not in outcome.directory.parents
     shutil.rmtree(outcome.directory.parent)
+
+
+def test_a_run_that_cannot_write_for_its_page_any_more_keeps_its_results(tmp_path):
+    def show(world):
+        mirror = Mirror(world, tmp_path / "place")
+        mirror._file.close()
+        mirror._file = open("/dev/full", "w")  # noqa: PTH123, SIM115 - it is of the mirror
+        world.follow(mirror)
+
+    outcome = runner.run_scenario(scenario.loads(SMALL), tmp_path / "results", quiet, quiet, show=show)
+    assert (outcome.state, "No space left" in outcome.error) == ("aborted", True)
+    assert outcome.measures.history.records
 
 
 def test_another_seed_gives_another_run(tmp_path):

@@ -63,6 +63,18 @@ def test_nodes_of_a_fabric_of_pods_are_all_there():
     assert found["t2"] == ["t2-p1-1"]
 
 
+def test_a_lab_goes_on_where_its_history_cannot_be_written_for_others():
+    def full():
+        raise OSError(28, "No space left on device")
+
+    with (
+        virtual_world(Fabric(FabricSpec.model_validate(SPEC))) as world,
+        LabSession(world, speed=1.0, mirror=full, threaded=False).open() as session,
+    ):
+        session.step()
+        assert registry.run(session, "faults").data["errors"] == ["No space left on device"]
+
+
 def test_paths_name_every_hop_and_their_state(session):
     found = told(session, "paths h1 h2")["paths"]
     assert [(path["plane"], path["uplink"]) for path in found] == [(1, 1), (1, 2), (2, 1), (2, 2)]
