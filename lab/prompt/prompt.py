@@ -85,7 +85,7 @@ class Prompt:
     def _command(self, text: str) -> None:
         as_json = text.rsplit(maxsplit=1)[-1] == "--json"
         with progress.shown(console.console(stderr=True), at_once=False) as bar, called_by(Caller(bar)):
-            answer = registry.run(self._session, text.strip().removesuffix("--json"))
+            answer = registry.run(self._session, text.strip().removesuffix("--json") if as_json else text)
         if as_json:
             self._console.out(json.dumps(answer.data, default=str), highlight=False)
         else:

@@ -274,6 +274,8 @@ def test_a_script_stops_at_its_first_mistake_and_says_where(session, capsys):
     assert json.loads(capsys.readouterr().out.splitlines()[1])["hosts"] == ["h1", "h2"]
     with pytest.raises(LabError, match="line 2 of the script, 'dance': dance: no such command"):
         prompt.script(["nodes", "dance", "nodes"])
+    with pytest.raises(LabError, match="dance--json: no such command"):
+        prompt.script(["dance--json"])
 
 
 def test_words_work_over_the_socket_beside_the_prompt(session, tmp_path):
