@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, TextIO, cast
 
-from mrclab.lab.errors import Interrupted, LabError, ScenarioError, exhausted
+from mrclab.lab.errors import Interrupted, LabError, ScenarioError, exhausted, plain
 from mrclab.lab.run.interrupts import guarded, ignore_signals
 from mrclab.rpc.errors import RpcError
 from mrclab.topo.errors import TopoError
@@ -74,8 +74,7 @@ def _report(error: BaseException) -> int:
     elif isinstance(error, PermissionError):
         text, status = f"{error.filename}: permission denied; run the same command with sudo", 2
     elif isinstance(error, OSError):
-        place = f"{error.filename}: " if error.filename else ""
-        text, status = f"{place}{error.strerror or error}; {_remedy(error)}", 1
+        text, status = f"{plain(error)}; {remedy(error)}", 1
     elif isinstance(error, KeyboardInterrupt):
         text, status = "interrupted", Interrupted.status
     else:
@@ -92,13 +91,11 @@ def _print(text: str) -> None:
     console.plain(console.console(stderr=True), text)
 
 
-def _remedy(error: OSError) -> str:
+def remedy(error: OSError) -> str:
     """Return the remedy for an operating system error; a name without a folder may be that of a program."""
     if error.errno == errno.ENOENT and "/" not in str(error.filename or ""):
         return "name another place; `mrclab doctor` lists the programs that this machine lacks"
-    return next(
-        (remedy for numbers, remedy in _REMEDIES if error.errno in numbers), "`mrclab doctor` checks this machine"
-    )
+    return next((text for numbers, text in _REMEDIES if error.errno in numbers), "`mrclab doctor` checks this machine")
 
 
 def _place(error: BaseException) -> str:

@@ -12,6 +12,8 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
+from mrclab.lab.command.ending import remedy
+from mrclab.lab.errors import LabError, plain
 from mrclab.lab.faults.base import FAULTS
 from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.report.grid import grid
@@ -93,7 +95,10 @@ def command(
         def checked(session: LabSession, arguments: Sequence[str]) -> Answer:
             if len(arguments) < least or words not in {None, len(arguments)}:
                 raise ValueError(f"usage: {usage}")
-            return action(session, arguments)
+            try:
+                return action(session, arguments)
+            except OSError as error:  # of one file; the lab goes on
+                raise LabError(f"{plain(error)}; {remedy(error)}") from None
 
         made = Command(usage, meaning, checked, more)
         COMMANDS[made.name] = made

@@ -75,6 +75,16 @@ def test_a_lab_goes_on_where_its_history_cannot_be_written_for_others():
         assert registry.run(session, "faults").data["errors"] == ["No space left on device"]
 
 
+def test_a_command_whose_file_cannot_be_written_leaves_the_lab_up(session, monkeypatch, tmp_path):
+    def full(_source, target):
+        raise OSError(28, "No space left on device", str(target))
+
+    (tmp_path / "file").write_text("bytes")
+    monkeypatch.setattr("mrclab.lab.prompt.commands.changes.shutil.copyfile", full)
+    with pytest.raises(LabError, match=r"send-1: No space left on device; free space there, and do it again"):
+        registry.run(session, f"send h1 h2 {tmp_path}/file")
+
+
 def test_paths_name_every_hop_and_their_state(session):
     found = told(session, "paths h1 h2")["paths"]
     assert [(path["plane"], path["uplink"]) for path in found] == [(1, 1), (1, 2), (2, 1), (2, 2)]
