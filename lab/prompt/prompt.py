@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from mrclab.lab import console
 from mrclab.lab.command.display import progress
-from mrclab.lab.errors import LabError
+from mrclab.lab.errors import LabError, plain
 from mrclab.lab.prompt import registry
 from mrclab.lab.prompt.commands import changes, views
 from mrclab.lab.prompt.remote.turnlock import Caller, called_by
@@ -23,6 +23,7 @@ from mrclab.topo.errors import TopoError
 
 HISTORY = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "mrclab" / "history"
 _LOOK = 0.2  # seconds between two checks for an interrupt
+_REFUSALS = (LabError, TopoError, ValueError, OSError)  # of a command; the lab goes on
 _PARTS = (views, changes)  # importing them registers their commands
 
 
@@ -55,15 +56,15 @@ class Prompt:
                 try:
                     if not self.carry_out(text):
                         return
-                except (LabError, TopoError, ValueError) as error:
-                    raise LabError(f"line {number} of the script, {text!r}: {error}") from None
+                except _REFUSALS as error:
+                    raise LabError(f"line {number} of the script, {text!r}: {plain(error)}") from None
 
     def line(self, text: str) -> bool:
         """Execute one line and print its error; return False where it was the last."""
         try:
             return self.carry_out(text)
-        except (LabError, TopoError, ValueError) as error:
-            self._console.print(f"[red]{escape(str(error))}[/]")
+        except _REFUSALS as error:
+            self._console.print(f"[red]{escape(plain(error))}[/]")
         return True
 
     def carry_out(self, text: str) -> bool:

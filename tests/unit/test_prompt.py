@@ -1,6 +1,7 @@
 """The prompt in virtual time: every word on a lab that is up, in a script, from another terminal, with completion."""
 
 import contextlib
+import io
 import json
 import os
 import socket
@@ -286,6 +287,14 @@ def test_a_script_stops_at_its_first_mistake_and_says_where(session, capsys):
         prompt.script(["nodes", "dance", "nodes"])
     with pytest.raises(LabError, match="dance--json: no such command"):
         prompt.script(["dance--json"])
+
+
+def test_a_tool_that_is_not_there_leaves_the_lab_up(session):
+    def absent(_arguments):
+        raise FileNotFoundError(2, "No such file or directory", "mnexec")
+
+    assert Prompt(session, Console(file=(shown := io.StringIO())), {"run": absent}).line("run h1 true")
+    assert shown.getvalue() == "mnexec: No such file or directory\n"
 
 
 def test_words_work_over_the_socket_beside_the_prompt(session, tmp_path):
