@@ -27,6 +27,7 @@ MISTAKES = {
     "compare half": "half holds no result yet; make it with `mrclab report half`",
     "compare suite half": "suite is a suite's: `mrclab report suite` compares it with the paper; to compare runs, give",
     "report half half": "half is a run's directory, not a suite's; `mrclab compare` puts runs on one page",
+    "capture --around-faults --packets 5": "--packets ends a single file; leave it out with --around-faults",
     "ui nothere": "nothere is not the result directory .*: there is no such directory; name one",
     "ui half": "half is not the result directory .*: it has no fabric.yaml; name one",
     "suite link-failure --seeds x": "--seeds x: 'x' is not a seed; write, for example, --seeds 1..1000",

@@ -62,6 +62,8 @@ def capture(
     after: After = 1.0,
 ) -> None:
     """Capture frames at the running lab's cables, with port names and comments where faults begin."""
+    if around_faults and packets:
+        raise LabError("--packets ends a single file; leave it out with --around-faults")
     lab = running_lab(context.obj, "in virtual time it is a command of the prompt: mrclab do capture FILE [WHERE...]")
     links = cables(lab.fabric, where or [])
     output = output or Path("captures" if around_faults else "capture.pcapng")
