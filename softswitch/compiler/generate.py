@@ -66,12 +66,12 @@ class Generator:
         self.egress_reads = liveness.egress_reads(program)
         self.joins = {name: joins(pipeline) for name, pipeline in program.pipelines.items()}
         self.deparsed = set(program.deparser)
-        self.handover = Handover(program, self.names, self._live_in_egress, self.egress_reads)
         self.again = liveness.uses(program, "resubmit", "recirculate")
         self.clones = liveness.uses(program, "clone_ingress_pkt_to_egress")
         self.egress_clones = liveness.uses(program, "clone_egress_pkt_to_egress")
         refs = dict.fromkeys(ref for refs in program.field_lists.values() for ref in refs)
         self.preserved = tuple(refs) if self.again or self.clones or self.egress_clones else ()
+        self.handover = Handover(self._parts(initial(program, FLAG_NAMES), Block(), self._live_in_egress).at)
 
     # -- the whole ----------------------------------------------------------------------------------------------------
 
@@ -82,11 +82,8 @@ class Generator:
             blocks.append(self._ingress(again=True))
         if self.clones:
             blocks.append(self._clone_ingress())
-        scratch = self._parts(initial(self.program, FLAG_NAMES), Block(), self._live_in_egress)
-        waiting = self.handover.settle(scratch.at)
-        while waiting:
+        while waiting := self.handover.settle():
             blocks.extend(self._egress(layout) for layout in waiting)
-            waiting = self.handover.settle(scratch.at)
         source = "\n".join(line for block in blocks for line in [*block.render(0), "", ""])
         vocabulary.check(source)
         times = {"enq_timestamp", "deq_timedelta"}

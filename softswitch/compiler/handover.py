@@ -7,7 +7,7 @@ that this egress function needs).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mrclab.softswitch.compiler.analysis.state import (
@@ -18,7 +18,6 @@ from mrclab.softswitch.compiler.analysis.state import (
     HeaderState,
     Known,
     Local,
-    Names,
     Place,
     SymbolicState,
     initial,
@@ -27,7 +26,6 @@ from mrclab.softswitch.compiler.analysis.state import (
 )
 from mrclab.softswitch.compiler.block import Block
 from mrclab.softswitch.compiler.flow import BranchScope
-from mrclab.softswitch.p4 import program as p4
 
 MAX_LAYOUTS = 48
 """Layouts beyond this share one without facts."""
@@ -59,15 +57,11 @@ class Layout:
 
 
 class Handover:
-    """Collects sites and assigns layouts to them."""
+    """Collects sites and assigns layouts to them; `egress`: a scope at the beginning of egress."""
 
-    def __init__(
-        self, program: p4.Program, names: Names, live: Callable[[str, str], bool], reads: set[tuple[str, str]]
-    ) -> None:
-        self.program = program
-        self.names = names
-        self._live = live
-        self._reads = reads
+    def __init__(self, egress: BranchScope) -> None:
+        self.program, self.names, self._conformer = egress.program, egress.names, egress.conformer
+        self._live, self._is_read = egress.live, egress.is_read
         self._sites: list[Site] = []
         self.layouts: list[Layout] = []
         self._anything: Layout | None = None
@@ -81,7 +75,7 @@ class Handover:
             state.edit(FLAGS).fields["truncate"] = DIRTY  # a clone session may cut
         self._sites.append(Site(at.block.child(), state, call, data, instance, truncate))
 
-    def settle(self, at: BranchScope) -> list[Layout]:
+    def settle(self) -> list[Layout]:
         """Write the code of all sites noted since the last call; return the new layouts."""
         groups: dict[object, list[Site]] = {}
         for site in self._sites:
@@ -91,7 +85,7 @@ class Handover:
         for sites in groups.values():
             layout = self._layout(self._trim(join(site.state for site in sites)))
             for site in sites:
-                self._write(at, site, layout)
+                self._write(site, layout)
         return self.layouts[known:]
 
     def _layout(self, state: SymbolicState) -> Layout:
@@ -108,16 +102,13 @@ class Handover:
         self.layouts.append(Layout(len(self.layouts), state))
         return self.layouts[-1]
 
-    def _write(self, at: BranchScope, site: Site, layout: Layout) -> None:
+    def _write(self, site: Site, layout: Layout) -> None:
         target = layout.state.copy()
         flags, have = target.edit(FLAGS), site.state.headers[FLAGS]
         for flag in FLAG_NAMES:
             if flag != "length":
                 flags.fields[flag] = have.place(flag)
-        before = at.live, at.is_read
-        at.live, at.is_read = self._live, lambda header, field: (header, field) in self._reads
-        at.conformer.conform(site.block, site.state, target)
-        at.live, at.is_read = before
+        self._conformer.conform(site.block, site.state, target)
         items = [
             f"egress_{layout.number}", site.data, "length", str(site.instance), "0", site.truncate,
             *self.spilled(layout.state),
@@ -147,16 +138,18 @@ class Handover:
             metadata = self.program.headers[name].metadata
             places = {f: self._trim_place(name, f, place, metadata) for f, place in info.fields.items()}
             if info.valid is False:
-                places = {f: place for f, place in places.items() if (name, f) in self._reads}
+                places = {f: place for f, place in places.items() if self._is_read(name, f)}
             info.fields = {f: place for f, place in places.items() if place != UNREAD}
-            if info.valid is False and not any(header == name for header, _ in self._reads):
+            if info.valid is False and not any(
+                self._is_read(name, f.name) for f in self.program.headers[name].type.fields
+            ):
                 state.replace(name, HeaderState(valid=False))
         return state
 
     def _trim_place(self, header: str, name: str, place: Place, metadata: bool) -> Place:
         if not self._live(header, name):
             return Known(0) if metadata else UNREAD
-        if place == CLEAN and (header, name) not in self._reads and not metadata:
+        if place == CLEAN and not self._is_read(header, name) and not metadata:
             return UNREAD
         return Known(place.value) if metadata and isinstance(place, Known) else place
 

@@ -109,19 +109,22 @@ class Scope:
         if ref.name == "$valid$":
             return self.valid(ref.header)
         field = self.program.field(ref)
-        info = self.state.headers[ref.header]
-        place = info.place(ref.name)
+        place = self.state.headers[ref.header].place(ref.name)
         if isinstance(place, Known):
             assert isinstance(place.value, int)
             return constant(place.value)
-        name = self.names.field(ref.header, ref.name)
-        if isinstance(place, Local):
-            return self._typed(name, field)
-        if info.offset == -1:
-            return constant(0)
-        self.line(f"{name} = {self._load_code(self.state, ref.header, ref.name)}")
-        self.state.edit(ref.header).fields[ref.name] = CLEAN
-        return self._typed(name, field)
+        name = self._loaded(ref)
+        return constant(0) if name is None else self._typed(name, field)
+
+    def _loaded(self, ref: p4.FieldRef) -> str | None:
+        """Return a field's local, loaded from the packet bytes if needed; None where the header never was in them."""
+        info, name = self.state.headers[ref.header], self.names.field(ref.header, ref.name)
+        if not isinstance(info.place(ref.name), Local):
+            if info.offset == -1:
+                return None
+            self.line(f"{name} = {self._load_code(self.state, ref.header, ref.name)}")
+            self.state.edit(ref.header).fields[ref.name] = CLEAN
+        return name
 
     @staticmethod
     def _typed(code: str, field: p4.Field) -> Ex:
@@ -137,17 +140,8 @@ class Scope:
 
     def read_varbit(self, ref: p4.FieldRef) -> str:
         """Return the code of a varbit field's bytes."""
-        info = self.state.headers[ref.header]
-        place = info.place(ref.name)
-        if isinstance(place, Known):
-            return repr(place.value)
-        name = self.names.field(ref.header, ref.name)
-        if not isinstance(place, Local):
-            if info.offset == -1:
-                return "b''"
-            self.line(f"{name} = {self._load_code(self.state, ref.header, ref.name)}")
-            self.state.edit(ref.header).fields[ref.name] = CLEAN
-        return name
+        place = self.state.headers[ref.header].place(ref.name)
+        return repr(place.value) if isinstance(place, Known) else self._loaded(ref) or "b''"
 
     def _load_code(self, state: SymbolicState, header: str, name: str) -> str:
         """Return the code that reads a field from the packet bytes."""
