@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mrclab.softswitch.clock import REAL, SwitchClock
-from mrclab.softswitch.objects.replication import Replication
 from mrclab.softswitch.objects.runtime_api import (
     DigestCallback,
     InvalidRequestError,
@@ -23,6 +22,7 @@ from mrclab.softswitch.objects.runtime_api import (
 from mrclab.softswitch.traffic_manager import TrafficManager
 
 if TYPE_CHECKING:  # imported by the methods that need them: a switch is up before it has a program
+    from mrclab.softswitch.objects.replication import Replication
     from mrclab.softswitch.objects.tables import RuntimeProfile, RuntimeTable
     from mrclab.softswitch.pipeline import Compiled, Instance
 
@@ -53,11 +53,10 @@ class DataPlane:
         self.cpu_port = cpu_port
         self.drop_port = drop_port
         self.instance: Instance | None = None
-        self._saved: tuple[Instance, Replication] | None = None
+        self._saved: Instance | None = None
         self.clock, self.rng = clock, rng or random.Random()
         self._nanoseconds, self._started_ns = clock.nanoseconds, clock.nanoseconds()
         self.traffic = self.make_queues(priorities)
-        self.replication = Replication(self.traffic.enqueue)
         self.errors = 0
         self._outlets: dict[int, Callable[[bytearray], None]] = {}
         self._again: deque[tuple[Any, ...]] = deque()
@@ -67,8 +66,6 @@ class DataPlane:
         self.digest_callback: DigestCallback | None = None  # of the programs committed from then on
         self.enqueue = self.traffic.enqueue
         self.again = self._again.append
-        self.multicast = self.replication.multicast
-        self.clone_to = self.replication.clone_to
 
     def make_queues(self, priorities: int) -> TrafficManager:
         """Return the queues of the switch's ports."""
@@ -138,45 +135,34 @@ class DataPlane:
 
         return compile_program(config, self.drop_port)
 
-    def commit(self, pipeline: Any) -> None:
+    def commit(self, pipeline: Compiled) -> None:
         """Make `pipeline` the running one; everything starts empty, but for writes since it was saved."""
-        instance, replication = self._prepared(pipeline)
-        self._saved = None
-        self.replication.take_over(replication)
+        if self._saved is None or self._saved.compiled is not pipeline:
+            self.save(pipeline)
+        self.instance, self._saved = self.program(), None
         self.traffic.clear()
         self._again.clear()
-        self.instance = instance
         self.instance.digests.callback = self.digest_callback
         self.traffic.needs_time = pipeline.enqueue_time
         self._has_timers = self.instance.ages or bool(pipeline.program.learn_lists)
         self.program_changed()
 
-    def save(self, pipeline: Any) -> None:
+    def save(self, pipeline: Compiled) -> None:
         """Make `pipeline` the one that the control plane reads and writes; the running one forwards until `commit`."""
-        from mrclab.softswitch.pipeline import Compiled, Instance  # noqa: PLC0415
+        from mrclab.softswitch.pipeline import Instance  # noqa: PLC0415
 
-        assert isinstance(pipeline, Compiled)
-        replication = Replication(self.traffic.enqueue)
-        self._saved = Instance(pipeline, self, replication.sessions), replication
-
-    def _prepared(self, pipeline: Compiled) -> tuple[Instance, Replication]:
-        """Return the saved instance of `pipeline`, with all writes since; a new one if none was saved."""
-        if self._saved is None or self._saved[0].compiled is not pipeline:
-            self.save(pipeline)
-        assert self._saved is not None
-        return self._saved
+        self._saved = Instance(pipeline, self)
 
     def program(self) -> Instance:
         """Return the program that is written to: the saved one, else the running one. PreconditionError without any."""
-        if self._saved is not None:
-            return self._saved[0]
-        if self.instance is None:
+        found = self._saved or self.instance
+        if found is None:
             raise PreconditionError("no pipeline is set yet")
-        return self.instance
+        return found
 
     def copies(self) -> Replication:
-        """Return the multicast groups and clone sessions that are written to, as `program` does."""
-        return self.replication if self._saved is None else self._saved[1]
+        """Return the multicast groups and clone sessions of the program that is written to."""
+        return self.program().replication
 
     def table(self, name: str) -> RuntimeTable:
         """Return a table of the program that is written to."""

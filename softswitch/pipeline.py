@@ -16,6 +16,7 @@ from mrclab.softswitch.compiler.vocabulary import BUILTINS
 from mrclab.softswitch.objects import hashing
 from mrclab.softswitch.objects.digests import Digests
 from mrclab.softswitch.objects.meters import MeterArray
+from mrclab.softswitch.objects.replication import Replication
 from mrclab.softswitch.objects.runtime_api import (
     CounterValue,
     InvalidRequestError,
@@ -125,7 +126,7 @@ class ValueSet:
 class Instance:
     """One run of a program: its state from empty, and its functions."""
 
-    def __init__(self, compiled: Compiled, host: DataPlane, sessions: dict[int, Any]) -> None:
+    def __init__(self, compiled: Compiled, host: DataPlane) -> None:
         program = compiled.program
         self.compiled = compiled
         clock, seconds = host.now_us, host.clock.seconds
@@ -143,12 +144,13 @@ class Instance:
         self.value_sets = {name: ValueSet() for name in program.value_sets}
         self.digests = Digests({learn.id: learn.name for learn in program.learn_lists.values()}, seconds)
         self.ages = any(table.support_timeout for table in program.tables.values())
-        names = self._globals(program, host, sessions)
+        self.replication = Replication(host.enqueue)
+        names = self._globals(program, host)
         exec(compiled.code, names)  # its words are those of compiler.vocabulary
         self.ingress: Callable[[bytearray, int, int], None] = names["ingress"]
         self.ingress_again: Callable[..., None] | None = names.get("ingress_again")
 
-    def _globals(self, program: p4.Program, host: DataPlane, sessions: dict[int, Any]) -> dict[str, Any]:
+    def _globals(self, program: p4.Program, host: DataPlane) -> dict[str, Any]:
         """Return the names that the generated code uses."""
         names: dict[str, Any] = {
             "int_from": int.from_bytes,
@@ -161,9 +163,9 @@ class Instance:
             "enqueue": host.enqueue,
             "transmit": host.transmit,
             "again": host.again,
-            "multicast": host.multicast,
-            "clone_to": host.clone_to,
-            "clone_sessions": sessions,
+            "multicast": self.replication.multicast,
+            "clone_to": self.replication.clone_to,
+            "clone_sessions": self.replication.sessions,
             "out_of_range": host.out_of_range,
             "log_msg": host.log_msg,
             "now_us": host.now_us,

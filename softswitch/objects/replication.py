@@ -42,10 +42,6 @@ class Replication:
             copy = (function, bytearray(data), length, kind, instance, session.packet_length or UNCUT, *rest)
             self._enqueue(port, priority, copy)
 
-    def take_over(self, other: Replication) -> None:
-        """Go on with the groups and sessions of `other`; its dictionaries are those that its program holds."""
-        self.groups, self.sessions = other.groups, other.sessions
-
 
 def in_order(replicas: Sequence[Replica]) -> list[Replica]:
     """Return replicas in the order in which BMv2 makes the copies: the last rid first, its ports ascending.

@@ -18,8 +18,9 @@ _NAMED = frozenset({"calculation", "meter_array", "counter_array", "register_arr
 
 _LISTS = {
     "resubmit": 0, "recirculate": 0, "clone_ingress_pkt_to_egress": 1, "clone_egress_pkt_to_egress": 1,
+    "generate_digest": 1,
 }  # fmt: skip
-"""Primitives that name a field list, and the argument that does."""
+"""Primitives that name a field list or a digest, and the argument that does."""
 
 
 class ExpressionReader:
@@ -158,24 +159,16 @@ class ExpressionReader:
         return found
 
     def _numbered(self, call: p4.Primitive) -> p4.Primitive:
-        """Return a call with the number of its field list or digest in the place of the id."""
-        if call.op == "generate_digest":
-            return self._renumbered(call, 1, self.digest_numbers, "digest: the program has no such learn list")
-        if call.op not in _LISTS:
+        """Return a call with the number of its field list or digest in the place of the id; 0 is no field list."""
+        place = _LISTS.get(call.op)
+        if place is None:
             return call
-        place = _LISTS[call.op]
-        arg = call.args[place]
-        if isinstance(arg, p4.Const) and arg.value == 0:
-            return call
-        return self._renumbered(call, place, self.list_numbers, "field list {}: the program has no such list")
-
-    @staticmethod
-    def _renumbered(call: p4.Primitive, place: int, numbers: dict[int, int], missing: str) -> p4.Primitive:
-        arg = call.args[place]
-        if not isinstance(arg, p4.Const) or arg.value not in numbers:
-            raise PipelineError(missing.format(arg.value if isinstance(arg, p4.Const) else "with a computed number"))
-        args = (*call.args[:place], p4.Const(numbers[arg.value]), *call.args[place + 1 :])
-        return replace(call, args=args)
+        arg, digest = call.args[place], call.op == "generate_digest"
+        assert isinstance(arg, p4.Const)
+        numbers = self.digest_numbers if digest else self.list_numbers | {0: 0}
+        if arg.value not in numbers:
+            raise PipelineError(f"{'digest' if digest else 'field list'} {arg.value}: the program has no such list")
+        return replace(call, args=(*call.args[:place], p4.Const(numbers[arg.value]), *call.args[place + 1 :]))
 
     def parser_op(self, item: JsonValue) -> p4.ParserOp:
         """Return a parser operation."""

@@ -56,11 +56,11 @@ def test_saving_leaves_the_running_pipeline_alone_until_commit(primary: Client, 
     assert running.switch.instance is forwards
     primary.insert(entry(1), entry(2), p4r.MulticastGroupEntry(multicast_group_id=4))
     assert len(forwards.tables["IngressImpl.exact_table"].entries()) == 1
-    assert list(running.switch.replication.groups) == [1]
+    assert list(running.switch.instance.replication.groups) == [1]
     primary.set_pipeline(b"", SetRequest.COMMIT, p4info=p4i.P4Info())
     assert running.switch.instance is not forwards
     assert len(running.switch.instance.tables["IngressImpl.exact_table"].entries()) == 2
-    assert list(running.switch.replication.groups) == [4]
+    assert list(running.switch.instance.replication.groups) == [4]
     assert len(primary.read(EXACT)) == 2
     assert primary.get_pipeline(GetRequest.COOKIE_ONLY).cookie.cookie == 9
     with pytest.raises(RefusedError, match="UNKNOWN: Error in second phase of device update"):

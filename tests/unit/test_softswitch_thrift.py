@@ -4,6 +4,7 @@ import contextlib
 import random
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from softswitch_fixtures import switch
@@ -22,6 +23,8 @@ from mrclab.softswitch.process.thrift_server import (
 from mrclab.softswitch.switch import SoftSwitch
 
 __all__ = ["switch"]
+
+PROGRAM = Path(__file__).parents[1] / "switch" / "programs" / "externs.json"
 
 
 @pytest.fixture
@@ -71,7 +74,9 @@ def test_what_cannot_be_done_is_an_exception_with_its_reason(
     assert text in answer
 
 
-def test_mirroring_is_set_asked_for_and_removed(server: ThriftServer) -> None:
+def test_mirroring_is_set_asked_for_and_removed(switch: SoftSwitch, server: ThriftServer) -> None:
+    switch.commit(switch.compile(PROGRAM.read_bytes()))
+
     def result(name: str, *numbers: int) -> int:
         answer, _ = server.answer(call(f"simple_switch:mirroring_mapping_{name}", *numbers))
         assert kind_of(answer) == REPLY
