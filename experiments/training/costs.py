@@ -21,12 +21,12 @@ class FaultCost:
     """Milliseconds lost in each seed whose job did all its steps; the number of seeds whose job did not."""
 
     lost: tuple[float, ...]
-    ended: int  # seeds in which the job broke off
+    aborted: int  # seeds in which the job did not do all its steps
 
     @property
     def seeds(self) -> int:
         """Number of seeds, whether the job went to its end or not."""
-        return len(self.lost) + self.ended
+        return len(self.lost) + self.aborted
 
     @property
     def mean(self) -> float:

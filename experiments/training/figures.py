@@ -1,7 +1,7 @@
 """Figures of all runs, kept beside the page so that it can be written again without repeating them.
 
 One JSON file: for each size the steps of its job, by transport the digest of the sources of its runs, and by variant a
-list [seed, job ended well, mean step in s, usual step in s, CPU in s, memory in MiB] for each run.
+list [seed, job completed, mean step in s, usual step in s, CPU in s, memory in MiB] for each run.
 """
 
 from __future__ import annotations

@@ -110,16 +110,16 @@ def _same_jitter(rows: Sequence[TrainingRun]) -> list[str]:
 
 
 def cost_text(cost: FaultCost | None) -> str:
-    """Return a cell of the table: mean, interval and the number of jobs that ended."""
+    """Return a cell of the table: mean, interval and the number of jobs that did not do all their steps."""
     if cost is None:
         return "not run"
     if not cost.lost:
-        return f"ends ({cost.ended} of {cost.ended})"
+        return f"ends ({cost.aborted} of {cost.aborted})"
     half = cost.half
     text = with_half(f"{cost.mean:.3f}", f"{half:.3f}") if half is not None else f"{cost.mean:.3f} (one seed)"
     if half is not None and len(cost.lost) < MIN_SEEDS:
         text += f" ({len(cost.lost)} seeds)"
-    return text + (f"; ends in {cost.ended} of {cost.seeds}" if cost.ended else "")
+    return text + (f"; ends in {cost.aborted} of {cost.seeds}" if cost.aborted else "")
 
 
 def _best_known(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[TrainingRun]]) -> JobSize:
@@ -181,7 +181,7 @@ def draw(path: Path, sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Train
     for axes, (size, found) in zip(panels, drawn.items(), strict=True):
         seeds = len({run.seed for run in rows[size.nics]})
         many = [f"{count} {what}{'s' if count > 1 else ''}" for count, what in ((size.steps, "step"), (seeds, "seed"))]
-        if any(len(cost.lost) + cost.ended < seeds for cost in found.values()):
+        if any(len(cost.lost) + cost.aborted < seeds for cost in found.values()):
             many[-1] = f"up to {many[-1]}"
         axes.set_title(f"{size.nics:,} NICs, {', '.join(many)}")
         _bars(axes, found, faults, colours)

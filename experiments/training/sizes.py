@@ -29,7 +29,7 @@ SCENARIO = Path(__file__).with_name("jobs.yaml")
 NAMED = "experiments/training/jobs.yaml"
 STEPS = 4
 
-_DECIDING = ("controller", "hosts", "sim", "topo", "lab/faults", "lab/run", "lab/traffic", "lab/training")
+_RESULT_SOURCES = ("controller", "hosts", "sim", "topo", "lab/faults", "lab/run", "lab/traffic", "lab/training")
 FEW_EVS = {"active_per_plane": 24, "backup_per_plane": 8}
 """EVs of a QP in the largest jobs, half the default, as they use most of the memory."""
 
@@ -156,7 +156,7 @@ def transport_of(variant: str) -> str:
 def digest() -> str:
     """Digest of the scenario and the sources that affect a run."""
     found = hashlib.sha256(SCENARIO.read_bytes())
-    for folder in _DECIDING:
+    for folder in _RESULT_SOURCES:
         for path in sorted((HOME / folder).rglob("*.py")):
             found.update(path.relative_to(HOME).as_posix().encode() + path.read_bytes())
     return found.hexdigest()[:12]

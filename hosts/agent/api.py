@@ -1,4 +1,4 @@
-"""Operations of a host for lab and controller, beside the verbs, and their dispatch.
+"""Operations of a host for lab and controller, other than verbs, and the dispatch of all.
 
 Arguments and results are JSON. Every operation's arguments are checked against its signature; a bad one is named.
 """

@@ -88,7 +88,7 @@ class CtlOperations:
         self._ctl.replace_ev(profile, index, port, _value(value), all_copies)
 
     def modify_ev_state(self, profile: int, port: int, value: str, state: str) -> Result:
-        """MODIFY_EV_STATE: set an EV to GOOD or DENIED; ENOENT where the profile has none such."""
+        """MODIFY_EV_STATE: set an EV to GOOD or DENIED; ENOENT if the profile has no such EV."""
         requested = _member(ApiState, "state", state)
         return {"changed": self._ctl.modify_ev_state(profile, port, _value(value), requested, self._loop.now)}
 

@@ -247,7 +247,7 @@ class _Closing:
             owner.closes(self)
 
     def closes(self, other: _Closing) -> None:
-        """Close this first when oneself is closed."""
+        """Close another object before this one is closed."""
         self._stack.callback(other.close)
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """Both ends of a flow: QPs used in turn, a bounded region that is reused, and a digest of every byte.
 
 A flow sends numbered messages. A message goes whole by the QP whose turn it is, or split into one piece per QP. The
-immediate is the number, and the number gives both the place of the bytes in the receiver's region: slot
-number modulo slots. A sender posts into a slot only when its previous message is acknowledged; by then the receiver
+immediate is the number, which gives the place of the bytes in the receiver's region: the slot of the number modulo
+their count. A sender posts into a slot only when its previous message is acknowledged; by then the receiver
 has digested it, since its agent processes completions before it sends the acknowledgement.
 """
 

@@ -6,49 +6,44 @@ The next message is posted when one completes, up to a number outstanding and at
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from mrclab.hosts.rdma.timers import Timers
 from mrclab.hosts.workloads.channel import ChannelSender, SentMessage, shift
 from mrclab.hosts.workloads.span import Span
-
-
-@dataclass
-class StreamPlan:
-    """Size, rate and duration of a stream. None: unlimited."""
-
-    message: int  # bytes
-    size: int | None  # bytes in all
-    duration: float | None  # seconds
-    depth: int  # messages outstanding
-    rate: float | None  # bytes per second
+from mrclab.hosts.workloads.specs import WorkloadSpec
 
 
 class StreamSender(Span):
-    """Drives one sender. `on_done` is called once, when the last message is acknowledged or the flow has failed."""
+    """Drives one sender with messages of `message` bytes, `size` bytes in all, at the rate and depth of `spec`.
+
+    `on_done` is called once, when the last message is acknowledged or the flow has failed.
+    """
 
     def __init__(
         self,
         sender: ChannelSender,
-        plan: StreamPlan,
+        spec: WorkloadSpec,
+        message: int,
+        size: int | None,
         timers: Timers,
         on_sent: Callable[[SentMessage], None],
         on_done: Callable[[], None],
     ) -> None:
         super().__init__(on_done)
         self.sender = sender
-        self.plan = plan
+        self._message, self._size = message, size
+        self._duration, self._depth, self._rate = spec.duration, spec.depth, spec.rate
         self._on_sent = on_sent
         self._next = 0
-        self._count = None if plan.size is None else max(1, -(-plan.size // plan.message))
+        self._count = None if size is None else max(1, -(-size // message))
         self._deadline: float | None = None
         self._timer = timers.timer(self._on_timer)
 
     def start(self, now: float) -> None:
         """Begin."""
         self.began = now
-        if self.plan.duration is not None:
-            self._deadline = now + self.plan.duration
+        if self._duration is not None:
+            self._deadline = now + self._duration
         self._pump(now)
 
     def stop(self, now: float) -> None:
@@ -70,9 +65,9 @@ class StreamSender(Span):
 
     def _pump(self, now: float) -> None:
         """Post messages as far as allowed; end if none is left."""
-        plan, sender = self.plan, self.sender
+        sender = self.sender
         while not (sender.error or self._all_posted(now)):
-            if sender.outstanding >= plan.depth or not sender.may_post(self._next):
+            if sender.outstanding >= self._depth or not sender.may_post(self._next):
                 return
             due = self._due(self._next)
             if due > now:
@@ -90,9 +85,8 @@ class StreamSender(Span):
         return self._count is not None and self._next >= self._count
 
     def _due(self, number: int) -> float:
-        return self.began if self.plan.rate is None else self.began + number * self.plan.message / self.plan.rate
+        return self.began if self._rate is None else self.began + number * self._message / self._rate
 
     def _post(self, number: int, now: float) -> None:
-        plan = self.plan
-        length = plan.message if plan.size is None else min(plan.message, plan.size - number * plan.message)
+        length = self._message if self._size is None else min(self._message, self._size - number * self._message)
         self.sender.post(number, length, shift(number), now)

@@ -18,7 +18,7 @@ from mrclab.hosts.workloads.payload import OUTSTANDING, Payload, RingPayload, Ro
 from mrclab.hosts.workloads.schedules import RECV, SEND, Collective, Op, ScheduleBuilder, chunk, schedule
 from mrclab.hosts.workloads.span import Span, WorkloadBounds
 from mrclab.hosts.workloads.specs import FlowSpec, WorkloadSpec
-from mrclab.hosts.workloads.stream import StreamPlan, StreamSender
+from mrclab.hosts.workloads.stream import StreamSender
 
 _BATCH = 64  # messages in one record
 Record = dict[str, Any]
@@ -124,7 +124,7 @@ class Workload:
             self.receivers[flow].accept(now, self._in_flight(flow))
 
     def _in_flight(self, flow: str) -> int:
-        """Most messages of a graph's flow at once; 0 for other kinds, whose slots say it."""
+        """Return the most messages of a graph's flow in flight; 0 for other kinds, which have a slot for each."""
         if not self._is_job:
             return 0
         return min(OUTSTANDING, self._program.receives_from(self._flows[flow].rank))
@@ -213,12 +213,11 @@ class Workload:
 
     def _make_streams(self) -> None:
         spec = self.spec
-        message = spec.size if spec.kind == "write" else spec.message
+        message = max(1, (spec.size if spec.kind == "write" else spec.message) or 0)
         for name, sender in self.senders.items():
             size = self._flows[name].size or spec.size
-            plan = StreamPlan(max(1, message or 0), size, spec.duration, spec.depth, spec.rate)
             on_sent, on_done = functools.partial(self._sent, name), functools.partial(self._flow_done, name)
-            self._streams[name] = StreamSender(sender, plan, self._timers, on_sent, on_done)
+            self._streams[name] = StreamSender(sender, spec, message, size, self._timers, on_sent, on_done)
             if self._flows[name].start is None:
                 self._waiting.add(name)
 

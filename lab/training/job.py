@@ -44,7 +44,7 @@ class TrainingJob:
 
     @functools.cached_property
     def pairs(self) -> tuple[tuple[int, int, int], ...]:
-        """(source, destination, bytes in a step) of all that talk to each other."""
+        """(source, destination, bytes in a step) of all ranks that exchange messages."""
         return tuple((rank, peer, size) for rank in range(self.ranks) for peer, (size, _) in self.sent(rank).items())
 
     @functools.cached_property

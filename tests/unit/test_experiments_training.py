@@ -50,7 +50,7 @@ def test_a_cost_is_told_against_the_same_seed_with_its_interval():
 
 def test_a_job_that_broke_off_is_counted_and_costs_no_time():
     found = costs.cost(of_sources("abc", rows()), "roce-1", "flap")
-    assert found.ended == 1
+    assert found.aborted == 1
     assert found.lost == pytest.approx((1e3 * sizes.STEPS * 2e-3,))
     assert page.cost_text(found) == f"{found.mean:.3f} (one seed); ends in 1 of 2"
     assert page.cost_text(costs.FaultCost((), 2)) == "ends (2 of 2)"

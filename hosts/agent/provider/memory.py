@@ -81,7 +81,7 @@ class RegionView:
         return data
 
     def _on_lost(self, at: int, done: int) -> None:
-        if done == 0:  # an address without memory is an error; nothing at all comes of a space that has ended
+        if done == 0:  # the whole address space has ended; a page that is not mapped is an error
             self._on_exit()
         if self.region is not None:
             self.region.fault = f"the program's memory at {self._address + at:#x} is gone"

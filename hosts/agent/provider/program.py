@@ -83,7 +83,7 @@ class ProgramContext:
     def handle(self, op: int, numbers: list[int], data: bytes, descriptors: list[int]) -> Response:
         """Execute a program's call; VerbsError if it is refused. Descriptors that are kept leave the list."""
         if op != Op.HELLO and self._memory < 0:
-            raise VerbsError("EPROTO", "a program must introduce itself first")
+            raise VerbsError("EPROTO", "the first call of a program must be HELLO")
         try:
             call = getattr(self, f"_{Op(op).name.lower()}", None)
             if call is not None:
@@ -98,7 +98,7 @@ class ProgramContext:
         if numbers[0] != wire.VERSION:
             raise VerbsError("EPROTO", f"lib_mrc.so speaks version {numbers[0]}, this agent {wire.VERSION}")
         if len(descriptors) != 4 or self._memory >= 0:
-            raise VerbsError("EINVAL", "a program introduces itself once, with four descriptors")
+            raise VerbsError("EINVAL", "HELLO is sent once, with four descriptors")
         self._page = map_shared(descriptors[3], wire.PAGE_BYTES)
         os.close(descriptors.pop())
         self._events, self.doorbell, self._memory = descriptors.pop(), descriptors.pop(), descriptors.pop()

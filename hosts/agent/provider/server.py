@@ -1,4 +1,4 @@
-"""Server for programs: a SOCK_SEQPACKET socket beside the agent's own, served from the agent's loop."""
+"""Server for programs: a SOCK_SEQPACKET socket next to the agent's own, served by the agent's loop."""
 
 from __future__ import annotations
 

@@ -50,8 +50,9 @@ class RanksSpec(Strict):
 
 @TRAFFIC.register
 class Programs(TrafficBase):
-    """Programs on lib_mrc.so: `programs`, each started when the one before is ready, of which the first
-    receives; or the `ranks` of a job, such as training, which start together."""
+    """Programs on lib_mrc.so: `programs`, each started when the previous one is ready, the first as the receiver;
+    or the `ranks` of a job, such as training, which start together.
+    """
 
     driver: ClassVar[str] = "mrclab.lab.traffic.running.programs:RunningPrograms"
     worlds: ClassVar[frozenset[WorldName]] = frozenset({"wire"})

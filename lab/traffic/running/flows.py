@@ -285,7 +285,7 @@ class Running:
             self._open -= 1
 
     def _on_idle(self, host: str, iteration: int) -> None:
-        """Note that a host's time was over after an iteration; once all rest after the same, none began another."""
+        """Note that a host is idle after an iteration; once all are idle after the same one, end the workload."""
         idle = self._idle.setdefault(iteration, set())
         idle.add(host)
         if len(idle) == len(self.hosts):

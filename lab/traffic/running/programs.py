@@ -148,7 +148,7 @@ class RunningPrograms(Running):
                     self._world.record(TrainingStep(traffic=self.name, host=one.spec.host, **step), step["ended"])
 
     def _note_qps(self) -> None:
-        """Find QPs of the programs' hosts that lead to each other; of ranks, which make theirs at once, until found."""
+        """Find the QPs that connect the programs' hosts; ranks make all theirs at the start: once found, no more."""
         if self._noted:
             return
         addresses = {host.name: host.address for host in self._lab.fabric.hosts}
