@@ -19,7 +19,7 @@ from mrclab.topo.input import files
 def merged(old: Mapping[int, Sequence[TrainingRun]], directory: Path) -> dict[int, list[TrainingRun]]:
     """Add to old runs, by NICs, those of a directory.
 
-    The runs of a transport are one program's, as costs compare them: of two programs the one with more runs is taken.
+    All runs of a transport are of one program, since costs compare them; of two, the one with more runs is kept.
     """
     found: dict[int, list[TrainingRun]] = {}
     for size in SIZES:

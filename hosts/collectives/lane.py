@@ -1,8 +1,8 @@
 """A lane to a peer: one QP, and at both ends a ring of slots that segments are written into, each with an immediate.
 
 The sender copies a segment with its header into the next slot of its own ring and writes it to the same slot of the
-peer's. A slot is used again when the NIC has completed the write and the peer has said, by an immediate without data,
-that it took the segment out: no peer is ever sent more than it has room for, and a receive is always posted.
+peer's. A slot is used again when the NIC has completed the write and the peer has returned its credit, an immediate
+without data, after reading the segment: no peer is sent more than it has room for, and a receive is always posted.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Lane:
     # --- receiving --------------------------------------------------------------------------------------------------
 
     def credit(self, imm: int) -> None:
-        """Take in the number of segments that the peer has taken."""
+        """Note how many segments the peer has read so far, as an immediate reports."""
         self._credited += (imm - self._credited) & _CREDIT_MASK
 
     def segment(self, imm: int, length: int) -> memoryview:

@@ -20,11 +20,11 @@ class RunningDigest(Protocol):
 
 
 class _Common:
-    """Digest of the bytes that both ends have, and the views of those that only the sender has yet."""
+    """Digest of the bytes that both ends have, and views of bytes sent and not received yet."""
 
     def __init__(self) -> None:
         self.hash = hashlib.sha256()
-        self.ahead: deque[memoryview] = deque()
+        self.unreceived: deque[memoryview] = deque()
         self.equal = True
 
 
@@ -37,14 +37,14 @@ class SentDigest:
     def update(self, data: memoryview, /) -> None:
         """Take in more bytes."""
         if self._common.equal:
-            self._common.ahead.append(data)
+            self._common.unreceived.append(data)
         else:
             self._common.hash.update(data)
 
     def digest(self) -> bytes:
         """Return the digest of all bytes so far."""
         made = self._common.hash.copy()
-        for data in self._common.ahead:
+        for data in self._common.unreceived:
             made.update(data)
         return made.digest()
 
@@ -60,13 +60,13 @@ class ReceivedDigest:
         """Take in more bytes."""
         common = self._common
         if common.equal:
-            # views themselves are compared byte by byte
-            if common.ahead and common.ahead[0].tobytes() == data.tobytes():
-                common.hash.update(common.ahead.popleft())
+            # memoryviews would be compared item by item, which is slow
+            if common.unreceived and common.unreceived[0].tobytes() == data.tobytes():
+                common.hash.update(common.unreceived.popleft())
                 return
             common.equal, self._own = False, common.hash.copy()
-            while common.ahead:
-                common.hash.update(common.ahead.popleft())
+            while common.unreceived:
+                common.hash.update(common.unreceived.popleft())
         self._own.update(data)
 
     def digest(self) -> bytes:

@@ -76,14 +76,14 @@ class TrafficBase(OfKind):
         default=None, description="QPs of each flow, used in turn; default: what transport.qps says"
     )
     paths: Annotated[list[PathName], AfterValidator(_known_paths)] = Field(
-        default=[], description="MRC: its senders use these paths alone, e.g. [{plane: 1, uplink: 2}]"
+        default=[], description="MRC: its senders use only these paths, e.g. [{plane: 1, uplink: 2}]"
     )
     attributes: QpAttributes = Field(
         default={}, description="attributes of its QPs that differ from the transport's, e.g. timeout_exponent"
     )
     transport: ScenarioTransport | None = Field(
         default=None,
-        description="of its hosts, in place of the scenario's: they take part in no traffic with another one. Virtual"
+        description="transport of its hosts, in place of the scenario's; a host's traffic all has the same one. Virtual"
         " time only",
     )
 

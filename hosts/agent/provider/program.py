@@ -166,8 +166,8 @@ class ProgramContext:
     # --- queries ------------------------------------------------------------------------------------------------------
 
     def _query_device(self, _numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
-        able = _CAPABILITIES if isinstance(self._endpoint, MrcEndpoint) else 0
-        return [MAX_QP, min(MAX_SEND_WR, MAX_RECV_WR), _MAX_OBJECTS, MAX_CQE, 0xFFFF, 255, able], b""
+        capabilities = _CAPABILITIES if isinstance(self._endpoint, MrcEndpoint) else 0
+        return [MAX_QP, min(MAX_SEND_WR, MAX_RECV_WR), _MAX_OBJECTS, MAX_CQE, 0xFFFF, 255, capabilities], b""
 
     def _query_port(self, numbers: list[int], _data: bytes, _fds: list[int]) -> Response:
         state = self._port(numbers[0])

@@ -12,7 +12,7 @@ from mrclab.lab.traffic.families import BoundedTraffic, HostList
 from mrclab.topo.model import Fabric
 
 _DRAWS = 1000  # permutations drawn in search of one without pairs inside a T0 group
-_MAX_DRAWN = 4096  # most receivers for which drawing alone finds it
+_MAX_DRAWN = 4096  # receivers, at most, for which drawing alone is enough
 
 
 @TRAFFIC.register
@@ -26,7 +26,7 @@ class Permutation(BoundedTraffic):
     cross_group: bool = Field(default=True, description="drawn pairs never share a T0 group, where that is possible")
 
     @model_validator(mode="after")
-    def _as_many(self) -> "Permutation":
+    def _valid_pairs(self) -> "Permutation":
         if self.to is not None and len(self.to) != len(self.hosts):
             raise ValueError(f"{self.name} has {len(self.hosts)} senders and {len(self.to)} receivers; name as many")
         if self.hosts == ["all"]:
@@ -70,15 +70,15 @@ class Permutation(BoundedTraffic):
         While no group has more than half of the hosts, there is always a partner to swap with.
         """
 
-        def wrong(source: str, destination: str) -> bool:
+        def forbidden(source: str, destination: str) -> bool:
             return source == destination or (self.cross_group and group[source] == group[destination])
 
         for place, source in enumerate(self.hosts):
             for tried in range(_DRAWS + len(targets)):
-                if not wrong(source, targets[place]):
+                if not forbidden(source, targets[place]):
                     break
                 other = draw.randrange(len(targets)) if tried < _DRAWS else tried - _DRAWS
-                if not wrong(source, targets[other]) and not wrong(self.hosts[other], targets[place]):
+                if not forbidden(source, targets[other]) and not forbidden(self.hosts[other], targets[place]):
                     targets[place], targets[other] = targets[other], targets[place]
         return targets
 

@@ -30,9 +30,10 @@ class JobTraffic(TrafficBase):
     worlds: ClassVar[frozenset[WorldName]] = frozenset({"sim"})
 
     placement: Literal["packed", "spread"] = Field(
-        default="packed", description="ranks on the hosts in their order, or in turn on those of each T0 group"
+        default="packed",
+        description="packed: ranks on the hosts in their order; spread: round-robin over the T0 groups",
     )
-    hosts: HostList = Field(default=["all"], validate_default=True, description="rank by rank; all, or a list")
+    hosts: HostList = Field(default=["all"], validate_default=True, description="all, or a list in the order of ranks")
     steps: Annotated[int, Field(ge=1, le=1_000_000)] = Field(default=1, description="how often the graph is run")
     jitter: Percent = Field(
         default=0.0,
@@ -118,27 +119,35 @@ class Training(JobTraffic):
     tensor: Degree = Field(default=1, description="tensor parallelism: ranks that share every layer")
     pipeline: Degree = Field(default=1, description="stages of the pipeline, scheduled by 1F1B")
     expert: Degree = Field(default=1, description="ranks of data parallelism over which experts are spread")
-    layers: Annotated[int, Field(ge=1, le=10_000)] = Field(default=8, description="of the whole model")
-    parameters: Annotated[float, Field(ge=1, le=1e14)] = Field(description="of the whole model, e.g. 7.0e9")
-    parameter_bytes: Annotated[int, Field(ge=1, le=8)] = Field(default=2, description="of one parameter, gathered")
-    gradient_bytes: Annotated[int, Field(ge=1, le=8)] = Field(default=2, description="of one gradient, reduced")
-    micro_batches: Annotated[int, Field(ge=1, le=10_000)] = 1
-    bucket: Annotated[Size, Field(ge=1)] = Field(default=25 << 20, description="gradients that are reduced at once")
+    layers: Annotated[int, Field(ge=1, le=10_000)] = Field(default=8, description="layers of the whole model")
+    parameters: Annotated[float, Field(ge=1, le=1e14)] = Field(description="parameters of the whole model, e.g. 7.0e9")
+    parameter_bytes: Annotated[int, Field(ge=1, le=8)] = Field(
+        default=2, description="bytes of one parameter, gathered"
+    )
+    gradient_bytes: Annotated[int, Field(ge=1, le=8)] = Field(default=2, description="bytes of one gradient, reduced")
+    micro_batches: Annotated[int, Field(ge=1, le=10_000)] = Field(default=1, description="micro-batches of a step")
+    bucket: Annotated[Size, Field(ge=1)] = Field(
+        default=25 << 20, description="bytes of gradients that one all-reduce takes"
+    )
     overlap: Literal["ddp", "fsdp", "none"] = Field(
         default="ddp",
         description="ddp: buckets are reduced while backward goes on; fsdp: layers are gathered ahead, and scattered;"
         " none: reduced after backward",
     )
-    algorithm: Algorithm = Field(default="ring", description="of the collectives that reduce")
-    forward: Annotated[Duration, Field(ge=0)] | None = Field(default=None, description="of a layer and micro-batch")
+    algorithm: Algorithm = Field(default="ring", description="algorithm of the collectives that reduce")
+    forward: Annotated[Duration, Field(ge=0)] | None = Field(
+        default=None, description="time of a forward pass of a layer and micro-batch"
+    )
     backward: Annotated[Duration, Field(ge=0)] | None = Field(
-        default=None, description="the same; default: twice forward"
+        default=None, description="time of a backward pass; default: twice forward"
     )
     forward_flops: Annotated[float, Field(ge=0)] | None = Field(
         default=None,
         description="floating-point operations of a layer and micro-batch on one rank, in place of forward",
     )
-    backward_flops: Annotated[float, Field(ge=0)] | None = Field(default=None, description="else twice forward_flops")
+    backward_flops: Annotated[float, Field(ge=0)] | None = Field(
+        default=None, description="the same of a backward pass; default: twice forward_flops"
+    )
     gpu_flops: Annotated[float, Field(gt=0)] | None = Field(
         default=None, description="operations per second of a GPU, e.g. 4.0e14"
     )
@@ -149,7 +158,7 @@ class Training(JobTraffic):
         default=1 << 20, description="of a micro-batch that a rank sends to experts, and gets back, in each layer"
     )
     skew: Annotated[float, Field(ge=0, le=8)] = Field(
-        default=0.0, description="exponent of Zipf's law by which experts are popular; 0: all alike"
+        default=0.0, description="exponent of Zipf's law by which experts are popular; 0: all equally"
     )
     server: Degree = Field(
         default=1, description="ranks of a server, which tensor parallelism does not leave if it fits"
@@ -157,7 +166,9 @@ class Training(JobTraffic):
     server_rate: Annotated[Size, Field(ge=1)] = Field(
         default=450 * 10**9, description="bytes per second of a GPU inside its server"
     )
-    optimizer: Annotated[Duration, Field(ge=0)] = Field(default=0.0, description="after all gradients are reduced")
+    optimizer: Annotated[Duration, Field(ge=0)] = Field(
+        default=0.0, description="time of the optimizer, after all gradients are reduced"
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> "Training":
