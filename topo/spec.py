@@ -303,8 +303,6 @@ class FabricSpec(_Strict):
     @property
     def line_pps(self) -> float:
         """Full-size packets per second that all NIC ports of a host take together."""
-        if not self.links or self.link.rate is None:
-            return self.planes * self.link.rate_pps
         return sum(self.port_pps(plane) for plane in range(1, self.planes + 1))
 
     def port_pps(self, plane: int, tier: LinkTier = "nic") -> float:
@@ -317,8 +315,6 @@ class FabricSpec(_Strict):
     def worst(self) -> LinkTimes:
         """The highest rate and the longest delay of all tiers."""
         assert self.link.rate is not None
-        if not self.links:
-            return LinkTimes(self.link.rate, self.link.delay)
         every = [self.times(tier, plane) for tier in LINK_TIERS for plane in range(1, self.planes + 1)]
         single = [rule.apply(LinkTimes(0.0, 0.0)) for rule in self.links if rule.cables]
         return LinkTimes(max(one.rate for one in every + single), max(one.delay for one in every + single))

@@ -268,7 +268,7 @@ def with_values(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
     scenario, fabric, errors = _validate(data, loaded.source)
     if errors or scenario is None or fabric is None:
         raise ScenarioError([f"{label}: {variants.dotted(data, location)}: {message}" for location, message in errors])
-    content = ScenarioContent(loaded.source, data=data)
+    content = ScenarioContent(data)
     return loaded._replace(scenario=scenario, fabric=fabric, content=content, named=(*loaded.named, *values))
 
 
@@ -324,7 +324,7 @@ def with_names(loaded: Loaded, files: Mapping[str, str]) -> str:
 def _with(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
     if all(getattr(loaded.scenario, name) == value for name, value in values.items()) and not loaded.variants:
         return loaded
-    content = ScenarioContent(loaded.source, data={**loaded.content.data, **values})
+    content = ScenarioContent({**loaded.content.data, **values})
     scenario = loaded.scenario.model_copy(update=dict(values))
     others = tuple(_with(variant, values) for variant in loaded.variants)
     return loaded._replace(scenario=scenario, content=content, variants=others)
@@ -349,7 +349,7 @@ def check(document: yamlfile.Document, files: Mapping[str, str] | None = None, w
         listed = [text for _, text in sorted(mistakes, key=lambda mistake: document.line(mistake[0]))]
         more = [f"{document.name}: {len(listed) - _MAX_REPORTED} more mistakes; fix these first"]
         raise ScenarioError(listed if len(listed) <= _MAX_REPORTED else listed[:_MAX_REPORTED] + more)
-    content = ScenarioContent(document.name, document.text, document.data)
+    content = ScenarioContent(document.data, document.text)
     return Loaded(scenario, fabric, content, document.name, variants=tuple(others))
 
 
@@ -400,7 +400,7 @@ def _variant(
     name = f"{scenario.name}-{variant.name}"
     titles = " – ".join(text for text in (scenario.title, variant.title or variant.name) if text)
     scenario = scenario.model_copy(update={"name": name, "title": titles})
-    content = ScenarioContent(document.name, data={**data, "name": name, "title": titles})
+    content = ScenarioContent({**data, "name": name, "title": titles})
     named = variants.named(data, variant, places)
     return Loaded(scenario, fabric, content, document.name, variant.name, named=named), []
 

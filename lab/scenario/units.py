@@ -6,23 +6,8 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-from mrclab.topo.input.quantities import Duration, matched
+from mrclab.topo.input import quantities
 from mrclab.topo.input.sentences import brief
-
-__all__ = [
-    "Duration",
-    "LineShare",
-    "Percent",
-    "Size",
-    "parse_percent",
-    "parse_size",
-    "rtts_of",
-    "share_of",
-    "show_bytes",
-    "show_number",
-    "show_rate",
-    "show_seconds",
-]
 
 _SHARE_OF = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s+of\s+([\w-]+)\s*")
 _RTTS = re.compile(r"\s*(\d+(?:\.\d*)?)\s*rtts?\s*")
@@ -62,7 +47,7 @@ def parse_percent(value: object) -> object:
         raise ValueError(f"{value:g} would be {value * 100:g}%; write {value:g}% if that is meant")
     if not isinstance(value, str):
         return value
-    return float(matched(_PERCENT, value, "percentage; write, for example, 90%")[1]) / 100
+    return float(quantities.matched(_PERCENT, value, "percentage; write, for example, 90%")[1]) / 100
 
 
 def share_of(value: object) -> tuple[float, str] | None:
@@ -91,6 +76,7 @@ def _show_line_share(share: float) -> str:
     return f"{share * 100:g}% of line"
 
 
+Duration = quantities.Duration  # seconds
 Size = Annotated[int, BeforeValidator(parse_size), Field(ge=0, le=2**40)]  # bytes
 Percent = Annotated[float, BeforeValidator(parse_percent), Field(ge=0)]  # as a fraction of one
 LineShare = Annotated[  # of a host's payload line rate, as a fraction of one

@@ -17,6 +17,15 @@ from mrclab.topo.model import Fabric
 Port = tuple[str, int]  # switch, port number
 
 
+def _counter(name: str) -> "cached_property[dict[Port, CountSeries]]":
+    """Return a property: a counter of ports over time, by its name in readings."""
+
+    def read(switches: "Switches") -> dict[Port, CountSeries]:
+        return switches.port_counter(name)
+
+    return cached_property(read)
+
+
 class Switches:
     """The switches' counters of one run."""
 
@@ -52,30 +61,17 @@ class Switches:
                 counts[reason, switch].append((t, float(count), restarts[switch][0]))
         return {key: _without_queued(readings) for key, readings in counts.items()}
 
-    @cached_property
-    def trims(self) -> dict[Port, CountSeries]:
-        """Packets trimmed, by port."""
-        return self._ports("trimmed")
+    trims = _counter("trimmed")
+    """Packets trimmed, by port."""
 
-    @cached_property
-    def marks(self) -> dict[Port, CountSeries]:
-        """Packets that got an ECN mark, by port."""
-        return self._ports("ecn_marked")
+    marks = _counter("ecn_marked")
+    """Packets that got an ECN mark, by port."""
 
-    @cached_property
-    def xoffs(self) -> dict[Port, CountSeries]:
-        """Pauses that a port sent to its peer; with PFC."""
-        return self._ports("pfc_xoffs")
+    xoffs = _counter("pfc_xoffs")
+    """Pauses that a port sent to its peer; with PFC."""
 
-    @cached_property
-    def paused(self) -> dict[Port, CountSeries]:
-        """Nanoseconds that a port's data was paused by its peer."""
-        return self._ports("pfc_paused")
-
-    @cached_property
-    def storms(self) -> dict[Port, CountSeries]:
-        """Times that the watchdog of a port dropped paused data."""
-        return self._ports("pfc_storms")
+    paused = _counter("pfc_paused")
+    """Nanoseconds that a port's data was paused by its peer."""
 
     @cached_property
     def depth(self) -> dict[Port, Gauge]:
@@ -94,7 +90,7 @@ class Switches:
         """Return True if any of these switches reported its queue depths between two times."""
         return any(begin <= r.t <= end and set(switches) - set(r["silent"]) for r in self._history.of("depths"))
 
-    def _ports(self, name: str) -> dict[Port, CountSeries]:
+    def port_counter(self, name: str) -> dict[Port, CountSeries]:
         """Return a count over time by port. A reading leaves out ports without change: their last value holds."""
         found: dict[Port, CountSeries] = {}
         read: dict[str, float] = {}  # switch → time of its last reading

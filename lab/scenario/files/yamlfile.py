@@ -341,10 +341,10 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 class ScenarioContent:
-    """A scenario as its file has it. Nobody changes `data`."""
+    """A scenario as its file has it: `data` as plain dicts and lists, which nobody changes, and its text."""
 
-    def __init__(self, name: str, text: str | None = None, data: Mapping[str, Any] | None = None) -> None:
-        self._name, self._text, self._data = name, text, data
+    def __init__(self, data: Mapping[str, Any], text: str | None = None) -> None:
+        self.data, self._text = data, text
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ScenarioContent) and self.text == other.text
@@ -354,17 +354,10 @@ class ScenarioContent:
 
     @property
     def text(self) -> str:
-        """YAML."""
+        """YAML: the file's, or made of the data."""
         if self._text is None:
-            self._text = dumped(self._data or {})
+            self._text = dumped(self.data)
         return self._text
-
-    @property
-    def data(self) -> Mapping[str, Any]:
-        """Plain dicts and lists."""
-        if self._data is None:
-            self._data = Document(self.text, self._name).data
-        return self._data
 
 
 def dumped(data: Mapping[str, Any]) -> str:
