@@ -6,7 +6,6 @@ caller calls `advance` at `next_due`, and at least as often as triggers by progr
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from mrclab.events.faults import FaultBegin, FaultCounters, FaultEnd, FaultsCleared
@@ -23,19 +22,13 @@ _RECOVERY_TIMEOUT = 15.0  # seconds that switches and controller get to find eac
 Times = Mapping[str, float]
 
 
-@dataclass(eq=False)
-class _Active:
-    fault: FaultBase
-    action: FaultAction[Any]
-
-
 class TimeLine:
     """Injects and clears the faults of a scenario as time and transfers go on."""
 
     def __init__(self, context: FaultContext, faults: Sequence[FaultBase]) -> None:
         self._context = context
         self._waiting = list(faults)
-        self._active: list[_Active] = []
+        self._active: list[FaultAction[Any]] = []
         self._began: float | None = None  # time of second 0
         self.times: dict[str, float] = {}  # NAME and NAME.end: time at which it began and ended
 
@@ -47,7 +40,7 @@ class TimeLine:
     @property
     def waiting(self) -> list[str]:
         """Names of the faults that have not begun, and of those that have not ended."""
-        own_end = [entry.fault.name for entry in self._active if entry.fault.ends_at or entry.action.due < math.inf]
+        own_end = [action.fault.name for action in self._active if action.fault.ends_at or action.due < math.inf]
         return [fault.name for fault in self._waiting] + own_end
 
     def advance(self, seconds: float, progress: Times, moments: Times | None = None) -> list[str]:
@@ -59,14 +52,14 @@ class TimeLine:
         self._began = now - seconds
         known = {**(moments or {}), **{name: at - self._began for name, at in self.times.items()}}
         done = []
-        for entry in list(self._active):
+        for action in list(self._active):
             try:
-                done += entry.action.advance(now)
+                done += action.advance(now)
             except TopoError as error:
-                raise as_run_error(error, f"{entry.fault.name} could not go on") from None
-            ends = entry.fault.ends_at
-            if entry.action.finished or (ends is not None and ends.due(seconds, progress, known)):
-                done.append(self._clear(entry))
+                raise as_run_error(error, f"{action.fault.name} could not go on") from None
+            ends = action.fault.ends_at
+            if action.finished or (ends is not None and ends.due(seconds, progress, known)):
+                done.append(self._clear(action))
         for fault in list(self._waiting):
             if fault.at.due(seconds, progress, known):
                 self._waiting.remove(fault)
@@ -76,42 +69,42 @@ class TimeLine:
     @property
     def triggers(self) -> list[Trigger]:
         """Triggers of faults that are to begin or to end."""
-        ends = [entry.fault.ends_at for entry in self._active if entry.fault.ends_at is not None]
+        ends = [fault.ends_at for fault in self.active if fault.ends_at is not None]
         return [fault.at for fault in self._waiting] + ends
 
     def next_due(self) -> float:
         """Return the time of the next beginning or end whose time is known; infinity if there is none."""
         began = self._began if self._began is not None else self._context.now
         known = [began + trigger.seconds for trigger in self.triggers if not trigger.name]
-        return min([*known, *(entry.action.due for entry in self._active)], default=math.inf)
+        return min([*known, *(action.due for action in self._active)], default=math.inf)
 
     def clear_all(self) -> list[str]:
         """Clear the faults still in force, the last first; a failure or Ctrl-C is raised when all is done."""
         done, first = [], None
         self._waiting.clear()
         while self._active:
-            entry = self._active[-1]
+            action = self._active[-1]
             try:
-                done.append(self._clear(entry))
+                done.append(self._clear(action))
             except (Exception, KeyboardInterrupt) as error:  # raised below, after the others
                 first = first or error
-                self._active = [other for other in self._active if other is not entry]
+                self._active = [other for other in self._active if other is not action]
         if first is not None:
             raise first
         return done
 
     def clear(self, name: str) -> str:
         """Clear a fault in force now, regardless of its trigger; RunError where none has this name."""
-        for entry in self._active:
-            if entry.fault.name == name:
-                return self._clear(entry)
+        for action in self._active:
+            if action.fault.name == name:
+                return self._clear(action)
         known = [fault.name for fault in self.active]
         raise RunError(f"no fault named {name!r} is in force; {nearest(name, known) if known else 'there is none'}")
 
     @property
     def active(self) -> list[FaultBase]:
         """Faults in force, in the order in which they began."""
-        return [entry.fault for entry in self._active]
+        return [action.fault for action in self._active]
 
     def verify_cleared(self) -> None:
         """Have the controller verify every cable and entry again, where a fault was injected; record the outcome."""
@@ -133,24 +126,24 @@ class TimeLine:
         for other in self.active:
             if what := overlap.clash(fault, other, self._context.fabric, self._context.seed):
                 raise RunError(f"{fault.name} cannot begin while {other.name} is in force: both concern {what}")
-        entry = _Active(fault, fault.action(self._context))
-        self._active.append(entry)
+        action = fault.action(self._context)
+        self._active.append(action)
         at = self.times[fault.name] = self._context.now
         try:
-            entry.action.inject()
+            action.inject()
         except TopoError as error:
             raise as_run_error(error, f"{fault.name} could not be injected") from None
         self._record(FaultBegin, at, fault)
         return f"{fault.name}: {fault.text(self._context.fabric)}"
 
-    def _clear(self, entry: _Active) -> str:
-        fault = entry.fault
+    def _clear(self, action: FaultAction[Any]) -> str:
+        fault = action.fault
         at = self.times[f"{fault.name}.end"] = self._context.now
         try:
-            counters = entry.action.clear()
+            counters = action.clear()
         except TopoError as error:
             raise as_run_error(error, f"{fault.name} could not be cleared") from None
-        self._active = [other for other in self._active if other is not entry]
+        self._active.remove(action)
         if counters:
             self._context.record(FaultCounters(fault=fault.name, fault_kind=fault.kind_name, counters=dict(counters)))
         self._record(FaultEnd, at, fault)
