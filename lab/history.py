@@ -78,11 +78,6 @@ class History:
         records = iter(found[0]) if len(found) == 1 else heapq.merge(*found, key=lambda record: record.t)
         return records if node is None else (r for r in records if r.node == node)
 
-    def store(self, path: Path) -> None:
-        """Write all records as one file of JSON lines."""
-        with path.open("w", encoding="utf-8") as file:
-            file.writelines(_line(record) + "\n" for record in self.records)
-
 
 _TIME = re.compile(r'\{"t": ?([0-9.eE+-]+), ?"node": ?"[^"]*", ?"kind"')
 
@@ -229,9 +224,3 @@ class HistoryWriter:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-    def __enter__(self) -> "HistoryWriter":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

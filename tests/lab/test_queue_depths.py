@@ -5,6 +5,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -78,7 +79,7 @@ def test_every_port_of_every_switch_is_told_and_the_busy_ones_reach_the_history(
         }
         for switch in lab.fabric.switches
     }
-    with HistoryWriter(tmp_path / "lab.jsonl") as log:
+    with closing(HistoryWriter(tmp_path / "lab.jsonl")) as log:
         watch = Watch(dict, log, depths)
         lab.wait(lambda: watch.poll() or all(not r["silent"] for r in [*load(tmp_path).of("depths")][-1:]))
         write(lab, ONE, 2, 0)

@@ -1,6 +1,7 @@
 """A small, exact history of the link-failure scenario: what four processes would have written, without noise."""
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from mrclab.lab.history import History, Record
@@ -15,6 +16,12 @@ SPEC = load(SCENARIO).scenario.fabric
 PLANE_RATE = SPEC.link.rate_pps * SPEC.path_mtu  # payload bytes per second of one plane at line rate
 RTT = 8 * SPEC.link.delay
 Change = Callable[[list[Record]], list[Record]]
+
+
+def store(found: Iterable[Record], path: Path) -> None:
+    """Write records as a history file, in the order of time."""
+    rows = ({"t": r.t, "node": r.node, "kind": r.kind, **r.data} for r in History(found).records)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def scenario(expect: str = "") -> Loaded:

@@ -4,12 +4,12 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from lab_history import NIC, RTT, records, scenario
+from lab_history import NIC, RTT, records, scenario, store
 from PIL import Image
 
 from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import Verdict
-from mrclab.lab.history import History, Record
+from mrclab.lab.history import Record
 from mrclab.lab.measure.intervals import summary
 from mrclab.lab.report import compare
 from mrclab.lab.report.plots import compare as plots
@@ -41,7 +41,7 @@ def runs(tmp_path):
         (directory / "scenario.yaml").write_text(scenario().text)
         info = {"scenario": "x", "variant": variant, "seed": 1, "trouble": "", "versions": {}, "machine": {}}
         (directory / "run.json").write_text(json.dumps({**info, "target": "soft", "finished": "now"}))
-        History(history).store(directory / "history.jsonl")
+        store(history, directory / "history.jsonl")
         runner.finish(directory)
     return [compare.read(tmp_path / name) for name in "abc"]
 

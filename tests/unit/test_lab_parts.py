@@ -4,6 +4,7 @@ import json
 import math
 import os
 import signal
+from contextlib import closing
 from itertools import pairwise
 from xml.etree import ElementTree
 
@@ -53,12 +54,12 @@ def test_bins_cover_the_span_and_lose_nothing(begin, length, step):
 
 def test_histories_of_several_processes_merge_by_time(tmp_path):
     for node, times in (("h1", (1.0, 3.0)), ("h2", (0.5, 2.0))):
-        with HistoryWriter(tmp_path / f"{node}.jsonl", node) as writer:
+        with closing(HistoryWriter(tmp_path / f"{node}.jsonl", node)) as writer:
             for t in times:
                 writer.add(FabricVerified(seconds=t, links=0), t)
     merged = history.load(tmp_path)
     assert [(r.t, r.node) for r in merged.records] == [(0.5, "h2"), (1.0, "h1"), (2.0, "h2"), (3.0, "h1")]
-    merged.store(tmp_path / "all.json")
+    history.merge(tmp_path, tmp_path / "all.json")
     assert history.load(tmp_path / "all.json").records == merged.records
 
 
@@ -171,7 +172,7 @@ def test_random_files_have_their_size_and_repeat_with_their_seed(tmp_path, size)
 
 
 def test_history_lines_are_plain_json(tmp_path):
-    with HistoryWriter(tmp_path / "lab.jsonl") as writer:
+    with closing(HistoryWriter(tmp_path / "lab.jsonl")) as writer:
         at = writer.add(FaultEdge(fault="x", link="h1-p1", up=False))
     assert json.loads((tmp_path / "lab.jsonl").read_text()) == {
         "t": at,

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 from lab_flows_history import measures as flows_measures
-from lab_history import NIC, PLANE_RATE, RTT, measures, records, scenario
+from lab_history import NIC, PLANE_RATE, RTT, measures, records, scenario, store
 from PIL import Image
 from rich.console import Console
 
@@ -22,7 +22,7 @@ from mrclab.lab import history
 from mrclab.lab.command.display import terminal
 from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import judge_all
-from mrclab.lab.history import History, Record
+from mrclab.lab.history import Record
 from mrclab.lab.measure.series import Gauge
 from mrclab.lab.measure.traffic.flows import Selection
 from mrclab.lab.report import palette, plots, results, summary, template
@@ -36,7 +36,7 @@ from mrclab.lab.scenario.scenario import loads as load_text
 def directory(tmp_path):
     """A result directory as `collect` leaves it."""
     (tmp_path / "scenario.yaml").write_text(scenario().text)
-    History(records()).store(tmp_path / "history.jsonl")
+    store(records(), tmp_path / "history.jsonl")
     info = {"scenario": "link-failure", "seed": 1, "target": "soft", "finished": "now", "error": ""}
     (tmp_path / "run.json").write_text(json.dumps({**info, "versions": {"python": "3.11"}, "machine": {"cores": 2}}))
     return tmp_path
@@ -116,7 +116,7 @@ def test_the_terminal_shows_every_expectation():
 
 
 def test_a_history_without_any_traffic_still_gives_a_report(directory):
-    History([Record(1.0, "lab", "lab.up", {"seconds": 1.0})]).store(directory / "history.jsonl")
+    store([Record(1.0, "lab", "lab.up", {"seconds": 1.0})], directory / "history.jsonl")
     assert not runner.finish(directory).ok
     assert "never came" in (directory / "report.html").read_text()
 
@@ -261,7 +261,7 @@ def test_queues_have_no_line_while_their_switch_is_silent(every):
 
 def test_a_run_that_the_machine_held_up_is_no_result_anywhere(directory):
     late = Record(NIC, "h3", "sample", {"qps": [], "ports": [], "late": 2 * RTT})
-    History([*records(), late]).store(directory / "history.jsonl")
+    store([*records(), late], directory / "history.jsonl")
     outcome = runner.finish(directory)
     result = json.loads((directory / "result.json").read_text())
     assert (result["state"], result["ok"]) == ("invalid", False)

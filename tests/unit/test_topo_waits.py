@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from contextlib import closing
 
 from mrclab.lab.history import HistoryWriter, load
 from mrclab.lab.run.wire.watch import CpuWaits, Watch
@@ -43,7 +44,7 @@ def test_the_watch_records_what_a_process_waited_that_shares_its_cpu(tmp_path):
         for process in pair:
             assert process.stdout is not None
             process.stdout.readline()
-        with HistoryWriter(tmp_path / "lab.jsonl") as log:
+        with closing(HistoryWriter(tmp_path / "lab.jsonl")) as log:
             watch = Watch(lambda: {"s1": pair[0].pid}, log)
             watch.poll()
             while True:
