@@ -32,8 +32,6 @@ from mrclab.topo.spec import SpecError
 BUILD = HOME / "p4src" / "build"
 ELECTION_ID = 100  # lower ids are left for clients that attach as backup
 
-log = logging.getLogger("mrclab.controller")
-
 
 class _TaskName(logging.Filter):
     """Puts the name of the running task, which is the switch's, into each log line."""

@@ -16,7 +16,7 @@ from mrclab.sim.links.cable import Cable, CableEnd, HalfLink
 from mrclab.sim.links.linkend import JitteryLinkEnd, LinkEnd
 from mrclab.sim.switches.loadbalancing import balancer
 from mrclab.sim.switches.port import SimSwitchPort
-from mrclab.sim.switches.sharedbuffer import Pausable, PausablePort, SwitchBuffer
+from mrclab.sim.switches.sharedbuffer import PausablePort, Pause, SwitchBuffer
 from mrclab.sim.switches.switch import SimSwitch
 from mrclab.topo.config.nodeconfig import NicPortConfig
 from mrclab.topo.economy import LazySequence
@@ -164,17 +164,17 @@ class SimFabric:
         found = self._buffers.get(place)
         if found is None:
             ports = len(self.model.switches[place].ports)
-            found = self._buffers[place] = SwitchBuffer(self.clock, self.model.spec, ports, self._sender)
+            found = self._buffers[place] = SwitchBuffer(self.clock, self.model.spec, ports, self._pause_of)
         return found
 
-    def _sender(self, half_link: HalfLink) -> Pausable | None:
-        """Return the port that sends into a half-link: a switch's, or a host's placeholder."""
+    def _pause_of(self, half_link: HalfLink) -> Pause | None:
+        """Return what pauses the port that sends into a half-link: a switch's, or a host's, whichever NIC it has."""
         if isinstance(half_link.port, PausablePort):
-            return half_link.port
+            return half_link.port.pause
         for index, cable in self._cables.items():
             if cable.half_links[0] is half_link and index < self.model.shape.nic_links:
                 plane, host, _ = self.model.shape.link_ends(index)
-                return self._host_end(host.number).port(plane)
+                return partial(self._host_end(host.number).pause, plane)
         return None
 
     # --- hosts ------------------------------------------------------------------------------------------------------

@@ -29,7 +29,6 @@ WARM = 3  # visits
 AGAIN = 3  # runs after the first one, in which the browser still translates the code that runs most
 REST = 1500  # milliseconds between two runs
 TIMEOUT = 300_000  # milliseconds
-READY = "() => performance.getEntriesByName('lab-ready').length"
 CLICKED = """async (name) => {
   const cable = () => document.querySelector(`.cable[data-name="${name}"]`); // drawn again once Python runs
   cable().dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));

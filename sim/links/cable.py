@@ -52,7 +52,7 @@ class HalfLink:
     """
 
     __slots__ = (
-        "_clock", "_far", "clear_since", "crossed", "delay", "detour", "far_port", "faults", "lost", "port",
+        "_clock", "_far", "clear_since", "delay", "detour", "far_port", "faults", "port",
         "rx_bytes", "rx_packets", "watch",
     )  # fmt: skip
 
@@ -63,11 +63,9 @@ class HalfLink:
         self.clear_since: i64 = _ALWAYS  # since when there is carrier; frames sent before are lost
         self._far: CableEnd | None = None
         self.far_port = 0
-        self.crossed = 0
         self.rx_packets = self.rx_bytes = 0
         self.faults: tuple[HalfLinkFault, ...] = ()  # oldest first
         self.detour: HalfLinkFault | None = None  # applied last
-        self.lost = 0  # for lack of carrier
         self.watch: Crossings | None = None
 
     def attach(self, far: CableEnd, port: int) -> None:
@@ -97,7 +95,6 @@ class HalfLink:
             if frame.flushed:
                 return
         if now - self.delay < self.clear_since:
-            self.lost += 1
             if self.watch is not None:
                 self.watch.observe(frame, self, False)
         elif self.faults or self.detour is not None:
@@ -106,7 +103,6 @@ class HalfLink:
             self._arrive(frame)
 
     def _arrive(self, frame: SimFrame) -> None:
-        self.crossed += 1
         far = self._far
         assert far is not None
         far.receive(frame, self)
@@ -125,14 +121,11 @@ class HalfLink:
                 self.watch.observe(frame, self, True)
             self._arrive(frame)
 
-    def leave_detour(self, frame: SimFrame) -> bool:
-        """Deliver a frame that a detour held; False if there is no carrier."""
-        if self.clear_since > self._clock.now:
-            self.lost += 1
-            return False
-        frame.half_link = self  # a copy has none yet
-        self._arrive(frame)
-        return True
+    def leave_detour(self, frame: SimFrame) -> None:
+        """Deliver a frame that a detour held, where there is carrier."""
+        if self.clear_since <= self._clock.now:
+            frame.half_link = self  # a copy has none yet
+            self._arrive(frame)
 
     def set_carrier(self, up: bool) -> None:
         """Set carrier, or remove it."""

@@ -64,7 +64,7 @@ class _Matches:
 class FrameFault:
     """A fault that drops or corrupts frames of a half-link; `seen` counts frames that matched, `hit` the dropped."""
 
-    __slots__ = ("_clock", "_decide", "_matches", "hit", "number", "seen")
+    __slots__ = ("_clock", "_decide", "_matches", "hit", "seen")
 
     def __init__(self, clock: Clock, match: Match, action: Action, seed: str) -> None:
         self._clock = clock
@@ -182,12 +182,11 @@ class _Bucket:
 class HalfLinkDetour:
     """A relay in one half-link: the impairer delays, duplicates or loses frames."""
 
-    __slots__ = ("_clock", "impairer", "sent")
+    __slots__ = ("_clock", "impairer")
 
     def __init__(self, clock: Clock, impairer: Impairer) -> None:
         self._clock = clock
         self.impairer = impairer
-        self.sent = 0
 
     def on_frame(self, frame: SimFrame, half_link: HalfLink) -> SimFrame | None:
         """Hold the frame, and its copies, until each departs."""
@@ -199,5 +198,4 @@ class HalfLinkDetour:
 
     def _release(self, pending: tuple[HalfLink, SimFrame]) -> None:
         half_link, frame = pending
-        if half_link.leave_detour(frame):
-            self.sent += 1
+        half_link.leave_detour(frame)

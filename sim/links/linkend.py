@@ -17,21 +17,6 @@ if TYPE_CHECKING:
     from mrclab.sim.nic import SimNic
 
 
-class HostPort:
-    """A port of the NIC at this end, for a switch that pauses it."""
-
-    __slots__ = ("_end", "_number")
-
-    def __init__(self, end: LinkEnd, number: int) -> None:
-        self._end = end
-        self._number = number
-
-    def pause(self, on: bool) -> None:
-        """Have the NIC stop sending by the port, or resume."""
-        if self._end.nic is not None:
-            self._end.nic.pause(self._number, on)
-
-
 class LinkEnd(CableEnd):
     """Link end at a host; frames that arrive while there is no NIC are lost, unless `start_host` makes one."""
 
@@ -48,9 +33,10 @@ class LinkEnd(CableEnd):
         if self.nic is not None:
             self.nic.receive(frame, half_link.far_port)
 
-    def port(self, number: int) -> HostPort:
-        """Return the NIC's port of this number; valid for a later NIC as well."""
-        return HostPort(self, number)
+    def pause(self, port: int, on: bool) -> None:
+        """Have the NIC stop sending by a port, or resume."""
+        if self.nic is not None:
+            self.nic.pause(port, on)
 
 
 class JitteryLinkEnd(LinkEnd):

@@ -14,7 +14,8 @@ know of it, as after its port was down.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from mrclab.sim.clock import NEVER, SECOND, ScheduledEvent, ticks
 from mrclab.sim.switches.port import (
@@ -29,8 +30,6 @@ from mrclab.sim.switches.port import (
 from mrclab.topo.numbers import FULL_HEADER_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from mypy_extensions import i64
 
     from mrclab.sim.clock import Clock
@@ -41,35 +40,17 @@ if TYPE_CHECKING:
 PAUSE_BYTES: Final = 64
 """Ethernet frame of a PAUSE."""
 
-
-class Pausable(Protocol):
-    """Sender that can be paused."""
-
-    def pause(self, on: bool) -> None:
-        """Stop sending data, or go on."""
-
-
-class _PauseFrame(ScheduledEvent):
-    """A PAUSE frame in flight."""
-
-    __slots__ = ("_on", "_to")
-
-    def __init__(self, to: Pausable, on: bool) -> None:
-        self._to = to
-        self._on = on
-
-    def fire(self) -> None:
-        """Pause the peer, or resume it."""
-        self._to.pause(self._on)
+Pause = Callable[[bool], None]
+"""Has a sender stop sending data, or go on."""
 
 
 class Ingress:
     """Bytes that came in by one half-link and are still in the switch."""
 
-    __slots__ = ("headroom", "headroom_used", "paused", "paused_at", "peer", "port", "shared_used")
+    __slots__ = ("headroom", "headroom_used", "pause", "paused", "paused_at", "port", "shared_used")
 
-    def __init__(self, peer: Pausable | None, headroom: int, port: int) -> None:
-        self.peer = peer
+    def __init__(self, pause: Pause | None, headroom: int, port: int) -> None:
+        self.pause = pause  # of the peer
         self.port = port
         self.shared_used = 0  # in the shared part
         self.headroom_used = 0  # in the port's headroom
@@ -79,15 +60,17 @@ class Ingress:
 
 
 class SwitchBuffer:
-    """Memory that all ports of a switch share; `peer(half_link)` returns the sender into a half-link.
+    """Memory that all ports of a switch share; `pause_of` returns how the sender into a half-link is paused.
 
     With PFC every port's headroom is reserved first: ValueError if nothing is left to share.
     """
 
-    def __init__(self, clock: Clock, spec: FabricSpec, ports: int, peer: Callable[[HalfLink], Pausable | None]) -> None:
+    def __init__(
+        self, clock: Clock, spec: FabricSpec, ports: int, pause_of: Callable[[HalfLink], Pause | None]
+    ) -> None:
         queue, (rate, delay) = spec.queue, spec.worst
         self._clock = clock
-        self._peer = peer
+        self._pause_of = pause_of
         self._full = spec.path_mtu + FULL_HEADER_BYTES
         self._alpha = queue.alpha
         self.pfc = queue.pfc is not None
@@ -105,7 +88,7 @@ class SwitchBuffer:
         """Return the ingress accounting of a half-link."""
         found = self._ingress.get(half_link)
         if found is None:
-            found = Ingress(self._peer(half_link), self._headroom, half_link.far_port)
+            found = Ingress(self._pause_of(half_link), self._headroom, half_link.far_port)
             self._ingress[half_link] = found
         return found
 
@@ -176,8 +159,8 @@ class SwitchBuffer:
         self._send_pause(ingress_port, True)
 
     def _send_pause(self, ingress_port: Ingress, on: bool) -> None:
-        if ingress_port.peer is not None:
-            self._clock.schedule(self._clock.now + self._pause_delay, _PauseFrame(ingress_port.peer, on))
+        if ingress_port.pause is not None:
+            self._clock.call_at(self._clock.now + self._pause_delay, ingress_port.pause, on)
 
 
 class _TransmitEnd(ScheduledEvent):
@@ -191,30 +174,6 @@ class _TransmitEnd(ScheduledEvent):
     def fire(self) -> None:
         """Finish the transmission."""
         self._port.on_transmitted(self)
-
-
-class _Watchdog(ScheduledEvent):
-    """Timer of a port's watchdog: expires if a pause has blocked data for the detection time."""
-
-    __slots__ = ("_port", "_since")
-
-    def __init__(self, port: PausablePort, since: i64) -> None:
-        self._port = port
-        self._since = since
-
-    def fire(self) -> None:
-        """Report the expiry."""
-        self._port.on_detection(self._since)
-
-
-class _Restoration(_Watchdog):
-    """Timer of a port's restoration: expires if no pause came for the restoration time."""
-
-    __slots__ = ()
-
-    def fire(self) -> None:
-        """Report the expiry."""
-        self._port.on_restoration(self._since)
 
 
 class PausablePort(SimSwitchPort):
@@ -348,7 +307,7 @@ class PausablePort(SimSwitchPort):
         self._resumed_at = now
         if self._storming:
             if self._restoration:
-                self._clock.schedule(now + self._restoration, _Restoration(self, now))
+                self._clock.call_at(now + self._restoration, self._end_storm, now)
             else:
                 self._storming = False
         if self._in_service is None:
@@ -358,9 +317,9 @@ class PausablePort(SimSwitchPort):
         """Begin the watchdog's detection time: a pause blocks data from now on."""
         if self._watchdog < NEVER and not self._storming:
             self._blocked_since = now = self._clock.now
-            self._clock.schedule(now + self._watchdog, _Watchdog(self, now))
+            self._clock.call_at(now + self._watchdog, self._detect, now)
 
-    def on_detection(self, since: i64) -> None:
+    def _detect(self, since: i64) -> None:
         """Begin a storm if a pause has blocked data since then."""
         if self._blocked_since != since:
             return
@@ -373,7 +332,7 @@ class PausablePort(SimSwitchPort):
         elif self._in_service is None:
             self._serve()
 
-    def on_restoration(self, since: i64) -> None:
+    def _end_storm(self, since: i64) -> None:
         """End a storm where no pause has come since then."""
         if not self.paused and self._resumed_at == since:
             self._storming = False

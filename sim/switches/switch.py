@@ -9,11 +9,9 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from mrclab.sim.frame import (
-    FOREIGN,
     HOPS_OVER,
     IPV6_MISS,
     LINK_CHECK,
-    MALFORMED,
     UNCHECKED,
     UNKNOWN_USID,
     USID_MISS,
@@ -35,11 +33,6 @@ if TYPE_CHECKING:
     from mrclab.sim.switches.port import SimSwitchPort
     from mrclab.topo.economy import LazySequence
     from mrclab.topo.model import Fabric, Switch
-
-REASONS: Final = {
-    MALFORMED: "malformed", FOREIGN: "foreign", HOPS_OVER: "hop_limit", UNKNOWN_USID: "unknown_usid",
-    USID_MISS: "usid_miss", IPV6_MISS: "ipv6_miss", WRONG_SOURCE: "wrong_source",
-}  # fmt: skip
 
 _hash = hashing.make("crc16")
 _NO_USID: Final = -1
