@@ -50,8 +50,7 @@ class SimFleet:
         self._on_change = changed
         self._probing = False
         self._fabric = fabric
-        self._last_readings: dict[str, counters.Reading] = {}  # by switch, as `totals` saw them
-        self._last_totals: dict[str, dict[str, Any]] = {}
+        self._last_totals: dict[str, tuple[counters.Reading, dict[str, Any]]] = {}  # by switch, with what they are of
         fabric.packet_in = self._packet_in
 
     @property
@@ -81,7 +80,7 @@ class SimFleet:
 
     def lost(self, name: str) -> None:
         """A switch was killed."""
-        self.forget(name)
+        self.states.forget(self.states.ends_of(name))
         self._record(SwitchDown(switch=name, reason="it is gone"))
 
     def provision(self, switch: SimSwitch) -> None:
@@ -102,10 +101,6 @@ class SimFleet:
             self.probe_pending()
 
     # --- cables -------------------------------------------------------------------------------------------------------
-
-    def forget(self, switch: str) -> None:
-        """Mark the cables of a switch as unknown."""
-        self.states.forget(self.states.ends_of(switch))
 
     def forget_links(self, links: Collection[str] | None) -> None:
         """Mark these cables as unknown, or all; of a large fabric only those that were touched.
@@ -180,29 +175,35 @@ class SimFleet:
 
     # --- counters -----------------------------------------------------------------------------------------------------
 
-    def _counted(self) -> Iterator[tuple[str, Switch, counters.Reading, list[int] | None]]:
-        """Switches whose counters are shown, and the ports: all of a small fabric; of a large one no port by itself."""
-        if not self.is_large:
-            silent = set(self.unready())
-            made = {switch.model.name: switch for switch in self._ready}
-            for model in self.model.switches:
-                if model.name not in silent:
-                    yield model.name, model, reading(made[model.name]) if model.name in made else {}, None
-        else:
-            for switch in self._ready:
-                yield switch.model.name, switch.model, reading(switch), []
+    def _shown(self) -> Iterator[tuple[Switch, SimSwitch | None]]:
+        """Yield the ready switches, None for one that was never used; of a large fabric those in use."""
+        used = {switch.model.name: switch for switch in self._ready}
+        if self.is_large:
+            yield from ((switch.model, switch) for switch in used.values())
+            return
+        silent = self.unready()
+        yield from ((model, used.get(model.name)) for model in self.model.switches if model.name not in silent)
+
+    def _readings(self) -> Iterator[tuple[Switch, counters.Reading]]:
+        return ((model, {} if switch is None else reading(switch)) for model, switch in self._shown())
+
+    @property
+    def _ports_shown(self) -> list[int] | None:
+        """Ports whose counters are shown: all of a small fabric; of a large one no port by itself."""
+        return [] if self.is_large else None
 
     async def counters(self) -> dict[str, Any]:
         """Counters by ready switch."""
-        return {name: counters.summary(model, read, ports) for name, model, read, ports in self._counted()}
+        return {model.name: counters.summary(model, read, self._ports_shown) for model, read in self._readings()}
 
     def totals(self) -> dict[str, Any]:
         """Counters in short by switch; computed again only where a counter changed."""
         found: dict[str, Any] = {}
-        for name, model, read, ports in self._counted():
-            if read != self._last_readings.get(name):
-                self._last_readings[name], self._last_totals[name] = read, counters.totals(model, read, ports)
-            found[name] = self._last_totals[name]
+        for model, read in self._readings():
+            known = self._last_totals.get(model.name)
+            if known is None or known[0] != read:
+                known = self._last_totals[model.name] = read, counters.totals(model, read, self._ports_shown)
+            found[model.name] = known[1]
         return found
 
     async def watch(self, ev: int) -> bool:
@@ -222,17 +223,12 @@ class SimFleet:
     async def counts(self) -> dict[int, dict[str, dict[str, int]]]:
         """Packets and bytes sent with each watched EV, by ready switch; of a large fabric by those in use."""
         found: dict[int, dict[str, dict[str, int]]] = {ev: {} for ev in self._fabric.watched}
-        silent = set(self.unready())
-        made = {switch.model.name: switch for switch in self._ready}
-        for switch in made.values():
-            for port in switch.used:
+        for model, switch in self._shown() if found else ():
+            for port in switch.used if switch else ():
                 port.catch_up()
-        for name in made if self.is_large or not found else self.model.switch_names:
-            if name not in silent:
-                counted = made[name].evs if name in made else {}
-                for ev, cells in found.items():
-                    packets, size = counted.get(ev, (0, 0))
-                    cells[name] = {"packets": packets, "bytes": size}
+            for ev, cells in found.items():
+                packets, size = switch.evs.get(ev, (0, 0)) if switch else (0, 0)
+                cells[model.name] = {"packets": packets, "bytes": size}
         return found
 
     async def traffic(self, name: str) -> int:

@@ -100,7 +100,6 @@ class SimWorld:
         self._lines = CompressedLog()
         self._encode = json.JSONEncoder(separators=(",", ":")).encode
         self._events: list[tuple[str, dict[str, Any]]] = []
-        self._last_output: dict[str, str] = {}
         self.sim = SimFabric(self._clock, fabric, seed)
         record = functools.partial(self._write_now, CONTROLLER)
         self._controller = SimController(self.sim, transport, mapper, record, self._advance, of_hosts or {})
@@ -223,7 +222,7 @@ class SimWorld:
 
     def last_output(self, node: str) -> str:
         """Return the last output of a node that ended."""
-        return self._last_output.get(node, "it printed nothing")
+        return "it was ended on purpose" if node in self._gone else "it printed nothing"
 
     def stuck(self) -> list[str]:
         """Return one sentence per QP with unfinished work, with its reason to wait."""
@@ -279,7 +278,6 @@ class SimWorld:
             self.sim.host_end(node).nic = None
             for open_loop in self._open_loops:
                 open_loop.lost(node)
-            self._last_output[node] = "it was ended on purpose"
             self._on_event(node, self.now, {"kind": GONE})
         self.record(ProcessEnded(process=node))
 

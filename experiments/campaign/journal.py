@@ -100,11 +100,6 @@ class Journal(RunStore):
         return (row for row in rows if row["seed"] in numbers and key(row["variant"], row["values"], 0) in settings)
 
 
-def read(directory: Path) -> Iterator[Row]:
-    """Yield the rows of a campaign, each run once; LabError where a line is not a row."""
-    return Journal(directory).read()
-
-
 def _checked_key(row: Row) -> str:
     """Return the key of a row that has all that the page and the table need; ValueError where it has not."""
     name = key_of(row)

@@ -97,7 +97,7 @@ def compare_worlds(
         details = written.with_name(f"{written.stem}-details{written.suffix}")
         with naming(written):
             written.write_text(page.render(made, about, details.name), encoding="utf-8")
-            details.write_text(page.render_details(made, about), encoding="utf-8")
+            details.write_text(page.render(made, about), encoding="utf-8")
             files.replace_file(written.with_suffix(".json"), page.dumped(made, about))
         console.plain(terminal, f"Page: {written}")
     status = _print_verdicts(made, terminal)

@@ -162,16 +162,6 @@ def machines(runs: Sequence[Loaded], store: Store, seeds: Sequence[int]) -> list
     return list(dict.fromkeys(found))
 
 
-def render(made: Sequence[BothWorlds], about: About, details: str) -> str:
-    """The page as text, one screen: the outcome of each scenario. All figures are on the page called `details`."""
-    return _fill(_TEMPLATE, made, about, details)
-
-
-def render_details(made: Sequence[BothWorlds], about: About) -> str:
-    """Every figure of every scenario, as text."""
-    return _fill(_DETAILS, made, about, "")
-
-
 @dataclass(frozen=True)
 class ScenarioSum:
     """All variants of a scenario together."""
@@ -196,11 +186,9 @@ class ScenarioSum:
     @property
     def seeds(self) -> str:
         """Seeds of the wire and of virtual time: the fewest and the most of its variants."""
-        return " / ".join(_least_most([len(side.seeds) for side in sides]) for sides in self._sides())
-
-    def _sides(self) -> list[list[WorldRuns]]:
         ran = [one for one in self.chapters if one.rows]
-        return [[one.wire for one in ran], [one.sim for one in ran]]
+        wire, sim = [len(one.wire.seeds) for one in ran], [len(one.sim.seeds) for one in ran]
+        return f"{_least_most(wire)} / {_least_most(sim)}"
 
 
 def _least_most(counts: Sequence[int]) -> str:
@@ -213,7 +201,11 @@ def _by_scenario(made: Sequence[BothWorlds]) -> list[ScenarioSum]:
     return [ScenarioSum(name, some[0].anchor, some) for name, some in found.items()]
 
 
-def _fill(path: Path, made: Sequence[BothWorlds], about: About, details: str) -> str:
+def render(made: Sequence[BothWorlds], about: About, details: str = "") -> str:
+    """Return the page, one screen: the outcome of each scenario, with `details` the name of the page of all figures.
+
+    Without that name, return the page of details.
+    """
     counts: Counter[str] = sum((chapter.counts for chapter in made), Counter())
     context = {
         "chapters": made,
@@ -233,7 +225,7 @@ def _fill(path: Path, made: Sequence[BothWorlds], about: About, details: str) ->
         "least_rtts": MIN_RTTS,
     }
     return template.fill(
-        path,
+        _TEMPLATE if details else _DETAILS,
         context,
         side=side,
         both=both,

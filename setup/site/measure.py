@@ -5,7 +5,6 @@ packets as dots, and virtual seconds per second of the demo's transfer; beside t
 Chromium's processes, which other work on the machine changes less. Needs `make site` and `make browser`.
 """
 
-import contextlib
 import functools
 import http.server
 import os
@@ -20,6 +19,8 @@ from pathlib import Path
 from playwright.sync_api import BrowserContext, Page, sync_playwright
 
 import build  # beside this file
+from mrclab.lab.run.wire.watch import cpu_seconds
+from mrclab.rpc.peers import stat_fields
 
 ROOT = Path(__file__).parents[2]
 SITE, DOCS = ROOT / "build" / "site" / "try", ROOT / "docs" / "try.md"
@@ -91,23 +92,16 @@ def visit(context: BrowserContext, address: str) -> tuple[Page, float]:
 
 def cpu() -> float:
     """CPU seconds so far of all processes below this one."""
-    parents: dict[int, int] = {}
-    used: dict[int, float] = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            parents[int(entry.name)] = int(fields[1])
-            used[int(entry.name)] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-    return sum(spent for process, spent in used.items() if below(process, parents))
+    pids = {int(entry.name) for entry in Path("/proc").glob("[0-9]*")}
+    parents = {pid: int(fields[1]) for pid in pids - {os.getpid()} if (fields := stat_fields(pid))}
+    return sum(cpu_seconds(pid, with_children=True) or 0.0 for pid in parents if below(pid, parents))
 
 
 def below(process: int, parents: dict[int, int]) -> bool:
     """Return True if a process descends from this one."""
-    while process in parents and process != os.getpid():
+    while process in parents:
         process = parents[process]
-        if process == os.getpid():
-            return True
-    return False
+    return process == os.getpid()
 
 
 def settled(page: Page) -> None:

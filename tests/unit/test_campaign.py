@@ -65,7 +65,7 @@ def planned(file, seeds="1,2", swept=SWEPT, flows=False):
 
 
 def rows_of(directory):
-    return list(journal.read(directory))
+    return list(journal.Journal(directory).read())
 
 
 def arguments(file, directory, seeds="1,2"):
@@ -313,13 +313,13 @@ def test_a_directory_of_something_else_is_refused(file, tmp_path, name, content,
 def test_a_line_that_is_no_row_is_named(tmp_path, line):
     (tmp_path / journal.ROWS).write_bytes(json.dumps(ROW).encode() + b"\n" + line + b"\n")
     with pytest.raises(LabError, match="line 2 is not a row of a campaign"):
-        list(journal.read(tmp_path))
+        list(journal.Journal(tmp_path).read())
 
 
 def test_a_row_of_an_older_version_is_read(tmp_path):
     old = {name: value for name, value in ROW.items() if name != "error"} | {"trouble": "the wire broke"}
     (tmp_path / journal.ROWS).write_bytes(json.dumps(old).encode() + b"\n")
-    assert list(journal.read(tmp_path)) == [{**ROW, "error": "the wire broke"}]
+    assert list(journal.Journal(tmp_path).read()) == [{**ROW, "error": "the wire broke"}]
 
 
 def test_a_run_that_the_machine_kept_from_its_end_is_no_row(file, tmp_path, monkeypatch, in_this_process):
@@ -476,7 +476,7 @@ def test_swept_quantities_are_numbers_with_a_unit(tmp_path, given, numbers, unit
     table = journal.Journal(tmp_path)
     for seed, value in enumerate(given):
         table.append(made_up(seed, value, 0.5))
-    read = parquet.read_table(journal.write_parquet(tmp_path, journal.read(tmp_path)))
+    read = parquet.read_table(journal.write_parquet(tmp_path, journal.Journal(tmp_path).read()))
     by_seed = dict(zip(read.to_pydict()["seed"], read.to_pydict()["set.rate"], strict=True))
     assert [by_seed[seed] for seed in range(len(given))] == numbers
     assert read.schema.field("set.rate").metadata == {b"unit": unit}
@@ -520,7 +520,7 @@ def test_the_table_as_parquet(tmp_path):
     table = journal.Journal(tmp_path)
     for row in (made_up(2, "fast", None, "failed"), made_up(1, 1, 0.5), made_up(10, 1, 0.5), made_up(9, 1, 0.5)):
         table.append(row)
-    written = journal.write_parquet(tmp_path, journal.read(tmp_path))
+    written = journal.write_parquet(tmp_path, journal.Journal(tmp_path).read())
     columns = parquet.read_table(written).to_pydict()
     assert columns["seed"] == [2, 1, 9, 10]
     assert columns["set.rate"] == ["fast", "1", "1", "1"]

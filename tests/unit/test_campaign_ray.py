@@ -76,7 +76,7 @@ def begun(folder, *more):
 
 
 def rows_of(directory):
-    return {journal.key_of(row): {**row, "seconds": 0} for row in journal.read(directory)}
+    return {journal.key_of(row): {**row, "seconds": 0} for row in journal.Journal(directory).read()}
 
 
 def busy_workers(raylets):

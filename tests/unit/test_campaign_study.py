@@ -35,7 +35,7 @@ def study(tmp_path_factory) -> Path:
 
 
 def test_each_variant_sweeps_its_own_fields(study):
-    rows = list(journal.read(study))
+    rows = list(journal.Journal(study).read())
     assert len(rows) == 2 * (3 + 2)
     field = "transport.ev_profile.active_per_plane"
     assert all((field in row["values"]) == (row["variant"][:4] != "roce") for row in rows)
@@ -53,7 +53,7 @@ def test_the_table_of_flows_has_a_row_for_each_and_units(study):
 
 
 def test_percentiles_are_pooled_over_seeds(study):
-    rows = list(journal.read(study))
+    rows = list(journal.Journal(study).read())
     field = "transport.ev_profile.active_per_plane"
     points = figure.points_of(rows, figure.measure(rows, "p50"), field, "variant", "faults.lossy.rate", 4)
     assert len(points) == 3 + 2
@@ -86,7 +86,7 @@ def test_the_figure_and_its_table(study, tmp_path):
 
 
 def test_a_field_that_nobody_swept_is_named(study):
-    rows = list(journal.read(study))
+    rows = list(journal.Journal(study).read())
     with pytest.raises(LabError, match="write p99, or the name of an expectation"):
         figure.measure(rows, "p101")
     done = CliRunner().invoke(app, ["figure", str(study), "--x", "fabric.t0s", "--y", "p50"])
@@ -217,7 +217,7 @@ def test_words_among_swept_values_stay_words_in_the_order_of_their_numbers(tmp_p
 
 
 def test_lines_and_columns_of_quantities_stand_in_order(tmp_path):
-    rows = list(journal.read(swept(tmp_path, ["10ms", "2ms"], ("b", "a"))))
+    rows = list(journal.Journal(swept(tmp_path, ["10ms", "2ms"], ("b", "a"))).read())
     points = figure.points_of(rows, figure.measure(rows, "limit"), "variant", "link.delay", "")
     assert list(dict.fromkeys(point.by for point in points)) == ["2ms", "10ms"]
     assert list(dict.fromkeys(point.x for point in points)) == ["a", "b"]

@@ -34,7 +34,7 @@ def made(directory, rows):
         verdict = {"ok": goodput > 0.8, "value": goodput, "unit": "of line", "expected": "≥ 80 %", "observed": ""}
         row = {"variant": "", "seed": seed, "values": {"fabric.t1s": t1s}, "state": "passed", "error": ""}
         table.append({**row, "seconds": float(place), "verdicts": {"goodput": verdict}})
-    journal.write_parquet(directory, journal.read(directory))
+    journal.write_parquet(directory, journal.Journal(directory).read())
 
 
 @pytest.fixture

@@ -286,7 +286,7 @@ def test_an_invalid_run_is_tried_twice_more_and_then_shown_as_what_it_is(run, fi
     for _ in range(2):
         work.work(work.plan(runs, [1]), store, slow, lambda _: None)
         assert len(done) == 3
-    text = page.render_details(page.chapters(runs, store, [1]), page.About("mrclab worlds"))
+    text = page.render(page.chapters(runs, store, [1]), page.About("mrclab worlds"))
     assert "| INVALID | – | PASS | 1 | 0 |" in text
 
 
@@ -409,7 +409,7 @@ def test_figures_that_differ_for_one_reason_stand_together_below_it():
     figure = {1: {"gap": RunFigure("gap", "time", 1.0, "s")}}, {1: {"gap": RunFigure("gap", "time", 2.0, "s")}}
     none = page.WorldRuns({}, [])
     made = [page.BothWorlds(name, none, none, rows(name, *figure, known)) for name in ("one", "two [a]")]
-    text = page.render_details(made, page.About("mrclab worlds"))
+    text = page.render(made, page.About("mrclab worlds"))
     assert text.count("It is drawn.") == 1
     assert "| one | 1000 ms | gap: 1000 ms → 2000 ms (+100.0 %) |" in text
     assert "| two – a | 1000 ms | gap: 1000 ms → 2000 ms (+100.0 %) |" in text
@@ -439,7 +439,7 @@ def test_the_page_in_the_docs_is_of_the_figures_beside_it_and_todays_reasons():
     kept = Path(__file__).parents[2] / "docs" / "results" / "worlds.json"
     found, details = page.load_figures(kept), kept.with_name("worlds-details.md")
     assert page.render(*found, details.name) == kept.with_suffix(".md").read_text(encoding="utf-8")
-    assert page.render_details(*found) == details.read_text(encoding="utf-8")
+    assert page.render(*found) == details.read_text(encoding="utf-8")
 
 
 def test_scenarios_of_one_world_alone_are_left_out(file, tmp_path):
