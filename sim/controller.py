@@ -227,7 +227,7 @@ class SimController(Driver):
         """All is seen without asking."""
 
     def forget(self, links: Collection[str] | None) -> None:
-        """Mark these cables, or all, as unknown; they are probed again."""
+        """Mark these cables, or all, as unverified; they are probed again."""
         self.fleet.forget_links(links)
         self.fleet.probe_pending()
 

@@ -35,7 +35,7 @@ _CPU_CLASS: Final = counters.CLASSES.index("cpu")
 
 
 class SimFleet:
-    """The switches of `fabric`. `record` keeps events, `changed` is called when cables were verified.
+    """The switches of `fabric`. `record` keeps events, `changed` is called when a link check has arrived.
 
     While `on` is False there is no controller: nothing is written, nothing is received.
     """
@@ -103,7 +103,7 @@ class SimFleet:
     # --- cables -------------------------------------------------------------------------------------------------------
 
     def forget_links(self, links: Collection[str] | None) -> None:
-        """Mark these cables as unknown, or all; of a large fabric only those that were touched.
+        """Mark these cables as unverified, or all; of a large fabric only those that were touched.
 
         A simulated cable that was not touched is as the model says.
         """

@@ -80,7 +80,7 @@ class CableStates:
         return sorted(self._unverified, key=self._place)
 
     def forget(self, ends: Iterable[End] | None = None) -> None:
-        """Mark `ends` (default: all) as unknown again; replies still in flight do not count."""
+        """Mark `ends` (default: all) as unverified again; replies still in flight do not count."""
         gone = dict.fromkeys(self.ends if ends is None else ends)
         self._unverified |= gone
         self._seen = {end: peer for end, peer in self._seen.items() if end not in gone}
@@ -129,7 +129,7 @@ class CableStates:
 
     def links(self, state: LinkState) -> list[str]:
         """Names of all cables in `state`."""
-        ends = self._seen if state == "wrong" else self._unverified  # called often while thousands are unknown
+        ends = self._seen if state == "wrong" else self._unverified  # called often while thousands are unverified
         unverified = {self._port(end).link for end in ends}
         if state == "verified":
             return [link.name for link in self._fabric.links if link.name not in unverified]
@@ -138,10 +138,10 @@ class CableStates:
 
     def count_verified(self, silent: Iterable[str] = ()) -> int:
         """Number of verified cables without an end at a switch of `silent`."""
-        unknown = {self._port(end).link for end in self._unverified}
+        unverified = {self._port(end).link for end in self._unverified}
         for switch in silent:
-            unknown.update(port.link for port in self._fabric.switch(switch).ports)
-        return len(self._fabric.links) - len(unknown)
+            unverified.update(port.link for port in self._fabric.switch(switch).ports)
+        return len(self._fabric.links) - len(unverified)
 
     def problems_of(self, link: str) -> list[str]:
         """One sentence for each direction of a cable that ends elsewhere; if none does, for each without a reply."""

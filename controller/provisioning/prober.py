@@ -37,7 +37,7 @@ class CableProber:
         self._wake.set()
 
     def forget(self, nodes_or_links: set[str]) -> None:
-        """Mark these cables, or these switches' cables, as unknown again."""
+        """Mark these cables, or these switches' cables, as unverified again."""
         ends = [end for end in self.states.ends if end.node in nodes_or_links or self._link_of(end) in nodes_or_links]
         self.states.forget(ends)
         for link in {self._link_of(end) for end in ends}:

@@ -15,7 +15,7 @@ from mrclab.controller.provisioning.reconcile import Change, UpdateKind, changes
 class Provisioned:
     """Outcome of provisioning. `adopted`: the switch ran the program already and kept forwarding.
 
-    `replaced`: it ran another one; `seconds` took it all.
+    `replaced`: it ran another one. `seconds`: duration of all this.
     """
 
     adopted: bool

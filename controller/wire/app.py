@@ -127,7 +127,7 @@ class Controller(Driver):
         await asyncio.gather(self.fleet.totals(seconds), self.nodes.poll(seconds))
 
     def forget(self, links: Collection[str] | None) -> None:
-        """Mark these cables, or all, as unknown; they are probed again."""
+        """Mark these cables, or all, as unverified; they are probed again."""
         self.cables.forget(set(self.fleet.workers) if links is None else set(links))
         self.cables.wake()
 

@@ -109,18 +109,18 @@ def loads(transport: TransportSpec) -> tuple[Fabric, Counter[str]]:
 def sprayed() -> str:
     """Lesson 4: four flows on four uplinks, by hash and sprayed."""
     made = []
-    for left, name, legend in (
+    for left, name, transport in (
         (20, "RoCEv2, one path a flow", TransportSpec(kind="roce")),
         (470, "MRC, sprayed", SPRAY),
     ):
-        fabric, found = loads(legend)
+        fabric, found = loads(transport)
         most = max(found.values())
         made.append(text(left + 205, 20, name, "b"))
         for n, link in enumerate(each for each in fabric.links if each.ends[0].node == "t0-p1-1"):
-            x, share = left + 60 + 97 * n, found[link.name]
-            high = 120 * share / most
-            made.append(f'<rect x="{x - 28}" y="{170 - high:g}" width="56" height="{high:g}" fill="var(--p1)"/>')
-            made.append(text(x, 158 - high, str(share), "s") + text(x, 186, f"T1 {n + 1}", "s"))
+            x, packets = left + 60 + 97 * n, found[link.name]
+            height = 120 * packets / most
+            made.append(f'<rect x="{x - 28}" y="{170 - height:g}" width="56" height="{height:g}" fill="var(--p1)"/>')
+            made.append(text(x, 158 - height, str(packets), "s") + text(x, 186, f"T1 {n + 1}", "s"))
         made.append(line((left + 15, 171), (left + 395, 171)))
     made.append(text(450, 212, "data packets over each uplink, four flows of 300 KiB, from the simulator", "s"))
     return svg(225, "Four flows by hash on four uplinks, and sprayed over them", made)
@@ -144,28 +144,28 @@ def lost() -> tuple[float, list[tuple[float, str]]]:
     states = [each for each in records if each.kind == "ev.state" and (each["plane"], each["uplink"]) == (1, 2)]
     gone = next(each.t for each in states if each["new"] == "ASSUMED_BAD" and each.node == "h1")
     back = next(each.t for each in states if each["new"] == "GOOD" and each.node == "h1" and each.t > gone)
-    legend = [(0.0, "cut"), (gone - cut, "ASSUMED_BAD"), (cleared - cut, "cable back"), (back - cut, "GOOD again")]
-    return fabric.base_rtt("h1", "h3"), legend
+    events = [(0.0, "cut"), (gone - cut, "ASSUMED_BAD"), (cleared - cut, "cable back"), (back - cut, "GOOD again")]
+    return fabric.base_rtt("h1", "h3"), events
 
 
 def retired() -> str:
     """Lesson 5: a path after its cable was cut."""
-    rtt, legend = lost()
-    end = legend[-1][0] * 1.12
+    rtt, events = lost()
+    end = events[-1][0] * 1.12
 
     def x(seconds: float) -> float:
         return 60 + 780 * seconds / end
 
     made = [line((40, 90), (x(end), 90))]
     spans: Sequence[tuple[float, float, str, str]] = (
-        (legend[0][0], legend[1][0], "var(--bad)", "packets are lost"),
-        (legend[1][0], legend[3][0], "var(--cable)", "out of use: probes alone"),
-        (legend[3][0], end, "var(--good)", "in use"),
+        (events[0][0], events[1][0], "var(--bad)", "packets are lost"),
+        (events[1][0], events[3][0], "var(--cable)", "out of use: probes alone"),
+        (events[3][0], end, "var(--good)", "in use"),
     )
     for n, (a, b, colour, name) in enumerate(spans):
         made.append(f'<rect x="{x(a):g}" y="78" width="{x(b) - x(a):g}" height="24" fill="{colour}"/>')
         made.append(text((x(a) + x(b)) / 2 if n else x(a), 122, name, "s" if n else "s l"))
-    for (seconds, name), y, anchor in zip(legend, (58, 14, 36, 14), ("start", "start", "start", "end"), strict=True):
+    for (seconds, name), y, anchor in zip(events, (58, 14, 36, 14), ("start", "start", "start", "end"), strict=True):
         made.append(line((x(seconds), y + 10), (x(seconds), 102)))
         label = f"{name}{f': {seconds * 1e3:.0f} ms = {seconds / rtt:.1f} RTT' if seconds else ''}"
         made.append(text(x(seconds), y, label, "l", f' style="text-anchor:{anchor}"'))
