@@ -98,7 +98,7 @@ def campaign_table(
     is None for runs without that field, as are `low` and `high` of fewer than two seeds. Raises LabError for an unknown
     name.
     """
-    ((_, points),) = _plotted(directory, x, [y], by, columns, scale).curves
+    ((_, points),) = _plotted(directory, [y], scale, x=x, by=by, columns=columns).curves
     rows = ((one.by, one.column, one.x, one.count, one.value, one.low, one.high) for one in points)
     return Table(("by", "column", "x", "samples", "value", "low", "high"), rows)
 
@@ -116,27 +116,16 @@ def campaign_figure(
     """Draw figures of a campaign as `campaign_table` has them: a row of plots for each `y`, a line for each `by`."""
     if not y:
         raise LabError("name a figure to draw, such as p99, or an expectation")
-    return figure.draw(_plotted(directory, x, y, by, columns, scale, x_label, columns_label))
+    titles = {"x_label": x_label, "columns_label": columns_label}
+    return figure.draw(_plotted(directory, y, scale, x=x, by=by, columns=columns, **titles))
 
 
-def _plotted(
-    directory: Any,
-    x: Any,
-    y: Sequence[Any],
-    by: Any,
-    columns: Any,
-    scale: Any,
-    x_label: Any = "",
-    columns_label: Any = "",
-) -> figure.Plotted:
+def _plotted(directory: Any, y: Sequence[Any], scale: Any, **fields: Any) -> figure.Plotted:
     place = path_of(directory, "directory")
     names = [text_of(name, "each of y") for name in y]
-    words = {"x": x, "by": by, "columns": columns, "x_label": x_label, "columns_label": columns_label}
-    texts = {name: text_of(word, name) for name, word in words.items()}
+    texts = {name: text_of(field, name) for name, field in fields.items()}
     factor = plain(scale, "scale")
     if isinstance(factor, bool) or not isinstance(factor, (int, float)) or not 0 < factor < math.inf:
         raise LabError(f"scale is a number above 0, not {scale!r:.60}")
     with arguments_named():
-        return figure.plotted(
-            place, texts["x"], names, texts["by"], texts["columns"], factor, texts["x_label"], texts["columns_label"]
-        )
+        return figure.plotted(place, y=names, scale=factor, **texts)
