@@ -7,6 +7,7 @@ transmissions the order is compared, not the number; ids are relative to the new
 
 from __future__ import annotations
 
+import functools
 import marshal
 from array import array
 from collections import deque
@@ -40,12 +41,12 @@ _IGNORED: Final = frozenset({
     "now", "log", "_rng", "secrets", "codec", "_codec", "own", "_own", "config", "_config", "configs", "world",
     "settings", "_settings", "parameters", "_facts", "stats", "_stats", "_fingerprint", "max_gap", "events",
     "on_work", "_began", "_provider", "_secrets", "endpoint", "_endpoint", "verbs", "_verdict", "counters",
-    "placed_bytes", "parser", "_parser", "_address", "_control_paths", "_path", "_paths", "_ends", "source",
+    "placed_bytes", "parser", "_address", "_control_paths", "_path", "_paths", "_ends", "source",
     "launched", "sent_data", "sent_frames", "network", "hosts", "targets", "sent", "acked", "nacked", "marked",
     "retransmitted", "floor_hits", "skips_ignored", "changes", "_queued", "_wheel", "not_before",
     "_serial", "_on_change", "_on_made", "_ports_sampled", "memory", "_memory", "_cqs", "send_cq", "recv_cq",
-    "_by_number", "by_plane", "_list", "profiles", "op", "peer_text", "text", "address", "address_bytes",
-    "template", "host", "cqs", "qps_", "base_rtt", "region", "view",
+    "by_plane", "profiles", "op", "peer_text", "text", "address", "address_bytes",
+    "template", "host", "cqs", "base_rtt", "region", "view",
 })  # fmt: skip
 """Attributes excluded from the fingerprint: constants, statistics, and derived values."""
 
@@ -105,10 +106,7 @@ class Fingerprint:
         if kind in _SCALARS:
             self._tokens.append(item)
             return
-        adder = _ADDERS.get(kind)
-        if adder is None:
-            adder = _ADDERS[kind] = _adder(kind)
-        adder(self, item)
+        _adder(kind)(self, item)
 
     def known(self, item: Any) -> bool:
         """Return True if an object was visited; then a reference replaces it."""
@@ -329,13 +327,6 @@ class Fingerprint:
         """Add whether a reply to this probe is still expected."""
         self._tokens.append(value is not None and (self._host, value) in self._live)
 
-    def requests(self, ops: Any, value: Any) -> None:
-        """Add EV probes by how many are newer."""
-        self._tokens.append(len(value))
-        for number, probe in value.items():
-            self._tokens.append(ops._next_id - number & _STAMP_MASK)
-            self._add(probe)
-
     def _timers(self, timers: Any) -> None:
         """Add armed timers in the order in which they fire."""
         self._tokens.append("timers")
@@ -429,6 +420,7 @@ def _slots_of(kind: type) -> tuple[str, ...]:
     return tuple(name for name in found if name not in {"__dict__", "__weakref__"})
 
 
+@functools.cache
 def _adder(kind: type) -> Callable[[Fingerprint, Any], None]:
     for bases, adder in _KINDS:
         if issubclass(kind, bases):
@@ -451,7 +443,6 @@ _KINDS: Final[tuple[tuple[Any, Callable[[Fingerprint, Any], None]], ...]] = (
     (MethodType, Fingerprint.method),
     (partial, Fingerprint.partly),
 )
-_ADDERS: dict[type, Callable[[Fingerprint, Any], None]] = {}
 
 
 def of(system: System) -> bytes:

@@ -41,7 +41,6 @@ class Flight:
     stamp: int  # µs, 16 bits; 0: none
     id_kind: str  # "probe", "reply", "request", "update" or ""
     id: int
-    qpn: int  # destination QP
 
     @property
     def op(self) -> int:
@@ -116,8 +115,7 @@ def flight(serial: int, source: int, destination: int, plane: int, port: int, da
     if kind:
         number = int.from_bytes(data[id_at : id_at + size], "big")
         content[id_at - h.OUTER_AT : id_at - h.OUTER_AT + size] = bytes(size)
-    qpn = int.from_bytes(data[h.BTH_AT + 5 : h.BTH_AT + 8], "big")
-    return Flight(serial, source, destination, plane, port, data, due, bytes(content), stamp, kind, number, qpn)
+    return Flight(serial, source, destination, plane, port, data, due, bytes(content), stamp, kind, number)
 
 
 def _id_of(op: int, data: bytes) -> tuple[str, int, int]:

@@ -43,11 +43,6 @@ class SoakFlow:
         """True if a receive is never posted, so that the QP must give up."""
         return NEVER in self.receives
 
-    @property
-    def bytes(self) -> int:
-        """Bytes of the messages both ways, on one QP."""
-        return sum(size for size, _ in (*self.messages, *self.back))
-
 
 def draw_flow(
     rng: random.Random, fabric: Fabric, calm: float, transport: Kind, pair: tuple[str, str] | None = None

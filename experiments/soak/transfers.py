@@ -37,7 +37,6 @@ class Writes:
         self.sender, self.qp, self.cq, _ = ends[back]
         self.receiver, self.far, _, self.recv_cq = ends[not back]
         size = sum(size for size, _ in messages)
-        self.size = size
         self._around = bytearray(_GUARDED + bytes(size) + _GUARDED)
         self.target = memoryview(self._around)[GUARD : GUARD + size]
         pattern = _pattern()
@@ -48,8 +47,8 @@ class Writes:
 
     def post(self) -> None:
         """Post all writes; receives are posted by their own call."""
-        self._local = self.sender.verbs.reg_mr(bytearray(self.bytes))
-        self._remote = self.receiver.verbs.reg_mr(self.target)
+        local = self.sender.verbs.reg_mr(bytearray(self.bytes))
+        remote = self.receiver.verbs.reg_mr(self.target)
         at = 0
         for number, (size, with_imm) in enumerate(self.messages, self.first):
             if with_imm:
@@ -59,11 +58,11 @@ class Writes:
                 self.qp,
                 number,
                 opcode,
-                self._local.lkey,
+                local.lkey,
                 at,
                 size,
-                self._remote.va + at,
-                self._remote.rkey,
+                remote.va + at,
+                remote.rkey,
                 imm,
                 self._now,
             )

@@ -63,9 +63,9 @@ class Explanation(Strict):
         named = fnmatchcase(run, literal_brackets(self.run)) and any(
             fnmatchcase(figure.name, literal_brackets(one)) for one in self.figures
         )
-        return named and self._reaches(figure, wire, sim)
+        return named and self._allows(figure, wire, sim)
 
-    def _reaches(self, figure: RunFigure, wire: "Side | None", sim: "Side | None") -> bool:
+    def _allows(self, figure: RunFigure, wire: "Side | None", sim: "Side | None") -> bool:
         if wire is None or sim is None:
             absent, alone = ("wire", sim) if wire is None else ("sim", wire)
             return alone is not None and self.missing == absent and alone.median <= (self.by or 0.0)
