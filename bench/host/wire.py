@@ -19,7 +19,7 @@ from mrclab.topo.config.nodeconfig import NodeConfig
 PATH_MTU = 4096
 TIMEOUT_S = 60.0
 _UNPACED_PPS = 1e6
-_RTT_SLACK_S = 0.01  # share of base_rtt for the hosts themselves
+_RTT_SLACK_S = 0.01  # part of base_rtt for the hosts themselves
 
 
 @dataclass(frozen=True)

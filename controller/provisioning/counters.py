@@ -53,14 +53,14 @@ def lost_in_queues(switch: Switch, reading: Reading) -> int:
     """
     ports = range(1, len(switch.ports) + 1)
     cpu = cpu_port(switch)
-    came = went = 0
+    received = sent = 0
     for (name, index), (packets, _) in reading.items():
         if name == "rx" and (index in ports or index == cpu):
-            came += packets
+            received += packets
         elif name == "tx" and ((port := index // len(CLASSES)) in ports or port == cpu):
-            went += packets
+            sent += packets
     dropped = sum(_packets(reading, "drops", reason) for reason in DROP_REASONS)
-    return max(0, came - went - dropped - _packets(reading, "queued", 0))
+    return max(0, received - sent - dropped - _packets(reading, "queued", 0))
 
 
 def traffic(switch: Switch, reading: Reading, trimming: bool) -> int:

@@ -17,6 +17,7 @@ from mrclab.lab.report import template
 from mrclab.lab.run import suite, worlds
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.files import finding
+from mrclab.lab.scenario.scenario import Loaded
 from mrclab.lab.scenario.seeds import parse as parse_seeds
 from mrclab.topo.input import files
 
@@ -107,14 +108,14 @@ def compare_worlds(
     raise typer.Exit(status)
 
 
-def _work(jobs: list[work.WorldsJob], store: Store, target: str | None, run_dir: Path) -> None:
-    left = [job.loaded for job in jobs if work.missing(store, job)]
+def _work(planned: list[Loaded], store: Store, target: str | None, run_dir: Path) -> None:
+    left = [run for run in planned if work.missing(store, run)]
     for warning in worlds.check_machine(*left):
         console.plain(err, f"mrclab: {warning}")
     with progress.shown(err) as bar, worlds.owned_run_dir(left, run_dir):
         notify = progress.notifier(bar)
         one_by_one = suite.Suite(store.directory, bar, notify, target, run_dir)
-        work.work(jobs, store, lambda loaded: one_by_one.run_one(loaded, store.directory), notify)
+        work.work(planned, store, lambda loaded: one_by_one.run_one(loaded, store.directory), notify)
 
 
 def _print_verdicts(made: list[page.BothWorlds], terminal: Console) -> int:

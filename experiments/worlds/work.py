@@ -1,7 +1,6 @@
 """Does missing runs, none twice; an interruption loses only the current run."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import get_args
 
@@ -17,18 +16,10 @@ from mrclab.lab.scenario.scenario import Loaded
 TRIES = 3  # of a run for which the machine was too slow
 
 
-@dataclass(frozen=True)
-class WorldsJob:
-    """One run: a scenario, or a variant of one, with a seed in a world."""
-
-    loaded: Loaded  # as it is run
-    world: WorldName
-
-    @property
-    def name(self) -> str:
-        """Name for display."""
-        jitter = ", with jitter" if self.loaded.fabric.spec.nic_jitter else ""
-        return f"{label(self.loaded)}, seed {self.loaded.scenario.seed}, {self.world}{jitter}"
+def name_of(run: Loaded) -> str:
+    """Return the name of a run with its seed and world, for display."""
+    jitter = ", with jitter" if run.fabric.spec.nic_jitter else ""
+    return f"{label(run)}, seed {run.scenario.seed}, {run.scenario.world}{jitter}"
 
 
 def comparable(loaded: Sequence[Loaded]) -> list[Loaded]:
@@ -41,16 +32,13 @@ def matches(run: Loaded, pattern: str) -> bool:
     return fnmatchcase(label(run), literal_brackets(pattern))
 
 
-def plan(runs: Sequence[Loaded], seeds: Sequence[int], only: str | None = None) -> list[WorldsJob]:
+def plan(runs: Sequence[Loaded], seeds: Sequence[int], only: str | None = None) -> list[Loaded]:
     """Every run there is to do, all scenarios with one seed before the next; in both worlds, or in only one of them."""
     chosen: list[WorldName] = [world for world in get_args(WorldName) if only in {None, world}]
     found = [
-        WorldsJob(scenario.in_world(scenario.with_seed(run, seed), world), world)
-        for seed in seeds
-        for run in runs
-        for world in chosen
+        scenario.in_world(scenario.with_seed(run, seed), world) for seed in seeds for run in runs for world in chosen
     ]
-    worlds.check(*(job.loaded for job in found))
+    worlds.check(*found)
     return found
 
 
@@ -59,27 +47,27 @@ def with_jitter(loaded: Loaded, jitter: str) -> Loaded:
     return scenario.with_values(scenario.in_world(loaded, "sim"), {"fabric.nic_jitter": jitter})
 
 
-def missing(store: Store, job: WorldsJob) -> int:
+def missing(store: Store, run: Loaded) -> int:
     """Return how often a run may still be tried: 0 where it is there, or was invalid as often as is allowed.
 
     An aborted run does not count.
     """
-    states = [kept.state for kept in store.tries(job.loaded, job.world, job.loaded.scenario.seed)]
+    states = [kept.state for kept in store.tries(run, run.scenario.world, run.scenario.seed)]
     return 0 if VALID & {*states} else max(TRIES - states.count("invalid"), 0)
 
 
 def work(
-    jobs: Sequence[WorldsJob], store: Store, run: Callable[[Loaded], SuiteEntry], notify: Callable[[str], None]
+    planned: Sequence[Loaded], store: Store, do: Callable[[Loaded], SuiteEntry], notify: Callable[[str], None]
 ) -> None:
     """Do missing runs, which leave their directories in the store's; Interrupted ends it."""
-    left = [(job, tries) for job in jobs if (tries := missing(store, job))]
-    if len(left) < len(jobs):
-        notify(f"{len(jobs) - len(left)} of {len(jobs)} runs are done already")
-    for number, (job, tries) in enumerate(left, 1):
-        notify(f"{number} of {len(left)}: {job.name}")
+    left = [(run, tries) for run in planned if (tries := missing(store, run))]
+    if len(left) < len(planned):
+        notify(f"{len(planned) - len(left)} of {len(planned)} runs are done already")
+    for number, (run, tries) in enumerate(left, 1):
+        notify(f"{number} of {len(left)}: {name_of(run)}")
         for _ in range(tries):
-            entry = run(job.loaded)
-            notify(f"{job.name}: {entry.state}" + (f" – {entry.error}" if entry.error else ""))
+            entry = do(run)
+            notify(f"{name_of(run)}: {entry.state}" + (f" – {entry.error}" if entry.error else ""))
             store.poll()
-            if not missing(store, job):
+            if not missing(store, run):
                 break
