@@ -16,7 +16,7 @@ from mrclab.bench.sim import htsim, table
 from mrclab.bench.sim.children import SimCost
 from mrclab.bench.sim.common import FLOWS, PAYLOAD, TRAFFIC, SimLoad, hosts_per_t0
 from mrclab.bench.sim.table import SimRow
-from mrclab.bench.sim.turns import OutOfTimeError, Turns, rows
+from mrclab.bench.sim.turns import OutOfTimeError, Turns
 from mrclab.lab.command import ending
 from mrclab.lab.errors import RunError
 from mrclab.lab.scenario.units import parse_size
@@ -139,7 +139,8 @@ def run(loads: Sequence[SimLoad], seeds: int, turns: Turns, *, with_htsim: bool)
             except RunError as error:
                 sys.stderr.write(f"{one.hosts} hosts, {one.traffic}: {error}\n")
                 failed.add(one)
-    return [row for one in loads if one not in failed for row in rows(one, rounds[one])], bool(failed)
+    done = [(one, rounds[one]) for one in loads if one not in failed]
+    return [SimRow.of(one, costs) for one, found in done for costs in zip(*found, strict=True)], bool(failed)
 
 
 def _as_json(found: Sequence[SimRow]) -> None:

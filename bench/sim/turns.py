@@ -7,14 +7,13 @@ import json
 import math
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from mrclab.bench.sim import htsim, load
 from mrclab.bench.sim.children import SimCost
 from mrclab.bench.sim.common import SimLoad
-from mrclab.bench.sim.table import SimRow
 from mrclab.topo.linux import paths
 
 
@@ -64,8 +63,3 @@ class Turns:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps({"load": json.loads(text), "cost": asdict(cost)}), encoding="utf-8")
         return cost
-
-
-def rows(spec: SimLoad, rounds: Sequence[Sequence[SimCost]]) -> list[SimRow]:
-    """Return a row for each simulator, of the rounds of one load."""
-    return [SimRow.of(spec, costs) for costs in zip(*rounds, strict=True)]

@@ -156,7 +156,7 @@ def machines(runs: Sequence[Loaded], store: Store, seeds: Sequence[int]) -> list
     """Return the machines that carried the wire, without anything that identifies their owners."""
     found = []
     for kept in (kept for run in runs for kept in store.of(run, "wire", seeds)):
-        here, python = kept.machine, kept.info.get("versions", {}).get("python")
+        here, python = kept.info.get("machine", {}), kept.info.get("versions", {}).get("python")
         size, system = machine.size_text(here), machine.system_text(here)
         found.append(f"{size}, {system}, Python {python}, switches: {kept.info.get('target', '')}")
     return list(dict.fromkeys(found))

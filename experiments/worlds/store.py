@@ -28,11 +28,6 @@ class StoredRun:
     info: dict[str, Any]  # of run.json
     values: dict[str, Any]  # of the scenario, without its seed and world
 
-    @property
-    def machine(self) -> dict[str, Any]:
-        """Return the description of the machine that carried the run."""
-        return dict(self.info.get("machine", {}))
-
 
 class Store:
     """All runs below a directory, those of suites there too."""

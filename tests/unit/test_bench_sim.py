@@ -194,7 +194,7 @@ def test_what_uet_htsim_cannot_hold_is_run_without_it(monkeypatch, capsys):
 
 
 def test_a_picture_of_cost_against_size(tmp_path):
-    rows = turns.rows(SMALL, [Turns().once(SMALL, 1, with_htsim=False)])
+    rows = [table.SimRow.of(SMALL, Turns().once(SMALL, 1, with_htsim=False))]
     table.picture(rows, tmp_path / "cost.png")
     assert (tmp_path / "cost.png").read_bytes().startswith(b"\x89PNG")
 
@@ -203,7 +203,7 @@ def test_a_picture_of_cost_against_size(tmp_path):
 @pytest.mark.parametrize(("traffic", "size"), [("permutation", 2_000_000), ("all-to-all", 131_072)])
 def test_completion_times_are_near_those_of_uet_htsim(traffic, size):
     spec = SimLoad(16, traffic, size)
-    here, there = turns.rows(spec, [Turns().once(spec, 1, with_htsim=True)])
+    here, there = (table.SimRow.of(spec, [cost]) for cost in Turns().once(spec, 1, with_htsim=True))
     assert table.within(here, there), [row.times() for row in (here, there)]
 
 
