@@ -1,7 +1,6 @@
 """The life of one switch as the controller sees it: connect, arbitrate, provision, watch; and again when it ends."""
 
 import asyncio
-import contextlib
 import errno
 import logging
 import socket
@@ -194,16 +193,11 @@ class Worker:
 
     async def _watch(self, session: SwitchSession) -> None:
         """Wait until another controller takes over; SwitchError when the session ends."""
-        lost = asyncio.create_task(session.until_role(Role.BACKUP), name=f"watch {self.name}")
         try:
-            await lost
+            await session.until_role(Role.BACKUP)
         except SwitchError as reason:
             self._history.record(SwitchDown(switch=self.name, reason=str(reason)))
             raise
-        finally:
-            lost.cancel()
-            with contextlib.suppress(asyncio.CancelledError, SwitchError):
-                await lost
         self.session = None
         self._history.record(SwitchDemoted(switch=self.name, primary=session.highest_election_id))
 
