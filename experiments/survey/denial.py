@@ -4,6 +4,7 @@ Clustermapper names the cable and has its plane denied; goodput then should be t
 """
 
 import random
+from collections.abc import Iterable
 from contextlib import closing
 from typing import Any
 
@@ -32,9 +33,10 @@ def run(lab: Lab, seed: int) -> dict[str, Any]:
     with closing(lab.subscribe("controller", "denied")) as events:
         lab.advance(settle)
         before = _goodput(lab, streams)
-        begun = lab.now
         with lab.link(cable).loss(f"{NIC_LOSS:%}", direction=direction, seeded=False):
-            lossy, denied = _until_denied(lab, streams, events, cable, begun)
+            begun, placed = lab.now, streams.received("placed_bytes")
+            denied = until_denied(lab, events, [cable])
+            lossy = (streams.received("placed_bytes") - placed) / (lab.now - begun)
             lab.advance(settle)
             after = _goodput(lab, streams)
     streams.stop()
@@ -57,12 +59,12 @@ def _goodput(lab: Lab, streams: Streams) -> float:
     return (streams.received("placed_bytes") - placed) / (lab.now - begun)
 
 
-def _until_denied(lab: Lab, streams: Streams, events: EventQueue, cable: str, begun: float) -> tuple[float, float]:
-    """Return goodput from the fault to the denial, and the seconds between them; RunError where none comes."""
-    placed = streams.received("placed_bytes")
+def until_denied(lab: Lab, events: EventQueue, elements: Iterable[str]) -> float:
+    """Let time pass until all elements are denied; return the seconds. RunError where that does not happen."""
+    left, begun = set(elements), lab.now
     while lab.now < begun + DENIED_WITHIN:
         for _node, event in events.wait(begun + DENIED_WITHIN):
-            if event.get("element") == cable:
-                seconds = event["t"] - begun
-                return (streams.received("placed_bytes") - placed) / (lab.now - begun), round(seconds, 2)
-    raise RunError(f"Clustermapper did not deny {cable} within {DENIED_WITHIN:g} s")
+            left.discard(str(event.get("element")))
+            if not left:
+                return round(float(event["t"]) - begun, 2)
+    raise RunError(f"Clustermapper did not deny {', '.join(sorted(left))} within {DENIED_WITHIN:g} s")

@@ -4,19 +4,19 @@ With Clustermapper's denylist the same is known before: arXiv 2605.04333 §2.4 a
 """
 
 import random
+from contextlib import closing
 from itertools import product
 from statistics import mean
 from typing import Any
 
+from mrclab.experiments.survey.denial import until_denied
 from mrclab.experiments.survey.streams import Qp, Streams
-from mrclab.lab.errors import RunError
 from mrclab.lab.session.lab import Lab
 from mrclab.topo.model import Fabric
 
 BROKEN_SHARE = 0.15  # of all T0–T1 cables
 QPS = 104  # at least, over all pairs
 SECONDS = 30  # of traffic
-DENIED_WITHIN = 20.0  # seconds for Clustermapper to deny what is broken
 
 
 def broken_cables(fabric: Fabric, seed: int) -> list[str]:
@@ -39,9 +39,10 @@ def run(lab: Lab, seed: int, mapped: bool) -> dict[str, Any]:
     """Run the experiment; `mapped`: the lab has Clustermapper."""
     fabric = lab.fabric
     broken = broken_cables(fabric, seed)
-    for name in broken:
-        lab.inject(lab.fault_of("silent_drop", {"link": name}))
-    denied_after = _until_denied(lab, broken) if mapped else None
+    with closing(lab.subscribe("controller", "denied")) as events:
+        for name in broken:
+            lab.inject(lab.fault_of("silent_drop", {"link": name}))
+        denied_after = until_denied(lab, events, broken) if mapped else None
     begun = lab.now
     streams = Streams(lab, _pairs(fabric), qps=-(-QPS // len(_pairs(fabric))))
     totals = []
@@ -69,20 +70,6 @@ def run(lab: Lab, seed: int, mapped: bool) -> dict[str, Any]:
 def _pairs(fabric: Fabric) -> list[tuple[str, str]]:
     """All ordered pairs of hosts in different T0 groups."""
     return [(one.name, other.name) for one, other in product(fabric.hosts, fabric.hosts) if one.group != other.group]
-
-
-def _until_denied(lab: Lab, broken: list[str]) -> float:
-    """Seconds until every broken cable is denied; RunError where that does not happen."""
-    begun = lab.now
-    while True:
-        denied = {entry["element"] for entry in lab.world.call("controller", "status")["denied"]}
-        seconds = lab.now - begun
-        if denied >= set(broken):
-            return round(seconds, 2)
-        if seconds > DENIED_WITHIN:
-            missing = ", ".join(sorted(set(broken) - denied))
-            raise RunError(f"Clustermapper did not deny {missing} within {DENIED_WITHIN:g} s")
-        lab.advance(0.1)
 
 
 def _lost_on_bad(fabric: Fabric, broken: list[str], streams: Streams) -> dict[Qp, list[int]]:
