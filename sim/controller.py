@@ -79,10 +79,10 @@ class SimHosts:
             host.update(functools.partial(self.configs.__getitem__, name))
 
     async def notified(self) -> None:
-        """Hosts are notified at once."""
+        """Do nothing: hosts are notified at once."""
 
     async def ports(self) -> dict[str, Sequence[tuple[str, bool]] | str]:
-        """NIC ports by host: name, and whether it is up; or why the host cannot be asked."""
+        """NIC ports by host: name, and whether it is up; or why the host cannot be queried."""
         return {name: self._ports_of(name) for name in self.configs}
 
     def _ports_of(self, name: str) -> Sequence[tuple[str, bool]] | str:
@@ -173,7 +173,7 @@ class SimController(Driver):
         self.close()
 
     def close(self) -> None:
-        """Serve nothing any more."""
+        """Stop serving the metrics page."""
         if self._page is not None:
             self._page.close()
             self._page = None
@@ -224,7 +224,7 @@ class SimController(Driver):
             pause = min(2 * pause, _LONGEST_STEP_S)
 
     async def poll(self, seconds: float) -> None:
-        """All is seen without asking."""
+        """Do nothing: the state of every switch and host is known."""
 
     def forget(self, links: Collection[str] | None) -> None:
         """Mark these cables, or all, as unverified; they are probed again."""
@@ -257,8 +257,8 @@ class SimController(Driver):
 
     # --- hosts --------------------------------------------------------------------------------------------------------
 
-    def subscribe(self, host: str, record: dict[str, Any]) -> None:
-        """A host wrote something down."""
+    def on_host_record(self, host: str, record: dict[str, Any]) -> None:
+        """Hand a record of a host to Clustermapper."""
         if self.mapper is not None and self.alive:
             self.mapper.event(host, record)
 

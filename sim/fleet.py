@@ -79,7 +79,7 @@ class SimFleet:
         self._on_change()
 
     def lost(self, name: str) -> None:
-        """A switch was killed."""
+        """Note that a switch was killed: its cables are unverified."""
         self.states.forget(self.states.ends_of(name))
         self._record(SwitchDown(switch=name, reason="it is gone"))
 

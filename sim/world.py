@@ -152,9 +152,9 @@ class SimWorld:
     # --- nodes --------------------------------------------------------------------------------------------------------
 
     def call(self, node: str, op: str, /, **arguments: Any) -> dict[str, Any]:
-        """Ask a host or the `controller`; RpcError where it refuses, or is not there."""
+        """Call an operation of a host or the `controller`; RpcError where it refuses, or is not there."""
         if node == CONTROLLER:
-            return self._ask_controller(op, arguments)
+            return self._call_controller(op, arguments)
         self._start_if_new(node)
         host = self.hosts.get(node)
         if host is None:
@@ -165,7 +165,7 @@ class SimWorld:
         _nic(host).serve()
         return answer or {}
 
-    def _ask_controller(self, op: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _call_controller(self, op: str, arguments: dict[str, Any]) -> dict[str, Any]:
         if not self._controller.alive:
             raise RpcUnavailable("ENOTCONN", "the controller is down")
         found = self._operations.get(op)
@@ -253,11 +253,11 @@ class SimWorld:
         return peer is None or not _planes(host) & _planes(peer)
 
     def kill(self, node: str) -> None:
-        """It ends at once."""
+        """End a node at once."""
         self._end(node)
 
     def terminate(self, node: str) -> None:
-        """It ends in good order."""
+        """End a node in good order."""
         if node in self.hosts:
             self.hosts[node].record({"kind": "agent.stop"})
         self._end(node)
@@ -282,7 +282,7 @@ class SimWorld:
         self.record(ProcessEnded(process=node))
 
     def restart(self, node: str) -> None:
-        """It starts again without state."""
+        """Start a node again, without its state."""
         if node == CONTROLLER:
             self._controller.begin_again()
         elif node in self.sim.switches:
@@ -299,11 +299,11 @@ class SimWorld:
         self.sim.switches[node].freeze()
 
     def thaw(self, node: str) -> None:
-        """It goes on."""
+        """Continue a switch after `freeze`."""
         self.sim.switches[node].thaw()
 
     def is_alive(self, node: str) -> bool:
-        """Return True if it is there, even if stopped."""
+        """Return True if a node is there, even if stopped."""
         if node == CONTROLLER:
             return self._controller.alive
         if node in self.sim.switches:
@@ -334,7 +334,7 @@ class SimWorld:
             if self._is_large and record["kind"] == "sample":
                 record = {**record, "ports": [_counted(port) for port in record["ports"]]}
             whole = self._write(name, t, record)
-        self._controller.subscribe(name, whole)
+        self._controller.on_host_record(name, whole)
         if whole["kind"] in PUBLISHED:
             self._publish(name, whole)
         return whole
@@ -369,7 +369,7 @@ class SimWorld:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """End the world: every host stops, the heap is forgotten."""
+        """End the world: every host stops, and scheduled events are cancelled."""
         for host in self.hosts.values():
             host.record({"kind": "agent.stop"})
             _nic(host).disconnect()
