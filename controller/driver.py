@@ -138,7 +138,7 @@ class Driver(Protocol):
         """Seconds, from anywhere."""
 
     def record(self, event: Event, /) -> None:
-        """Keep an event of now."""
+        """Record an event at the current time."""
 
     async def sleep(self, seconds: float) -> None:
         """Let time pass."""

@@ -147,7 +147,7 @@ class SimController(Driver):
         return self.fleet.on
 
     def record(self, event: Event) -> None:
-        """Keep an event of now, while there is a controller."""
+        """Record an event at the current time, while there is a controller."""
         if self.alive:
             self._write(event)
 
@@ -203,7 +203,7 @@ class SimController(Driver):
     # --- as a driver --------------------------------------------------------------------------------------------------
 
     def last_audit(self) -> Audit:
-        """The findings of an audit of now, as it costs nothing."""
+        """Return the findings of an audit made now, which costs nothing."""
         return self.fleet.audit()
 
     @property

@@ -313,7 +313,7 @@ class SimWorld:
     # --- the history --------------------------------------------------------------------------------------------------
 
     def record(self, event: Event, t: float | None = None) -> float:
-        """Write a record of the lab's own, of now where no time is given; returns its time."""
+        """Write a record of the lab itself, at `now` where no time is given; return its time."""
         return self._write(LAB, self.now if t is None else t, event.to_record())["t"]  # type: ignore[no-any-return]
 
     def _write_now(self, node: str, event: Event) -> None:

@@ -26,7 +26,7 @@ MAP_INTERVAL = 1.0  # seconds between records of the map while there is a verdic
 class Clustermapper:
     """Collects for one controller, which calls `poll` once in every `interval`: the hosts' probe cycle in seconds.
 
-    `denials` returns those in force, from any source; `record` keeps an event of now.
+    `denials` returns those in force, from any source; `record` records an event at the current time.
     """
 
     def __init__(

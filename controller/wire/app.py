@@ -108,7 +108,7 @@ class Controller(Driver):
         return time.monotonic()
 
     def record(self, event: Event) -> None:
-        """Keep an event of now."""
+        """Record an event at the current time."""
         self.history.record(event)
 
     async def sleep(self, seconds: float) -> None:

@@ -138,7 +138,7 @@ def quiet(harness: SoakHarness) -> Iterator[str]:
     for connection in harness.connections:
         yield from _qps(harness, connection)
     if harness.clock.next_due() is not None and not given_up:
-        yield "the heap does not run empty"
+        yield "events are still scheduled"
 
 
 def _given_up(harness: SoakHarness) -> set[int]:
