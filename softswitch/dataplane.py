@@ -160,8 +160,9 @@ class DataPlane:
             raise PreconditionError("no pipeline is set yet")
         return found
 
-    def copies(self) -> Replication:
-        """Return the multicast groups and clone sessions of the program that is written to."""
+    @property
+    def replication(self) -> Replication:
+        """Multicast groups and clone sessions of the program that is written to. PreconditionError without any."""
         return self.program().replication
 
     def table(self, name: str) -> RuntimeTable:

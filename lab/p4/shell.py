@@ -37,14 +37,14 @@ class ShellEntry:
     """An entry in the making: `TableEntry("MrcIngress.usid_fib")(action="MrcIngress.forward")`."""
 
     def __init__(self, device: "ShellDevice", table: str) -> None:
-        self._device, self._table, self._what = device, table, ""
+        self._device, self._table, self._action_name = device, table, ""
         known = device.switch.runtime.table(_known(device.switch, table)).table
         self._fields = [key.name for key in known.key]
         self.match, self.action = _Values(), _Values()
 
     def __call__(self, action: str = "") -> "ShellEntry":
         """Choose the action."""
-        self._what = action or self._what
+        self._action_name = action or self._action_name
         return self
 
     def insert(self) -> None:
@@ -72,7 +72,7 @@ class ShellEntry:
             raise LabError(f"{self._table}: the key has no field {unknown[0]}; it has {', '.join(self._fields)}")
         key = ", ".join(str(self.match[name]) for name in self._fields)
         params = {name: str(value) for name, value in self.action.items()}
-        text.write(self._device.switch, kind, self._table, key, self._what, params)
+        text.write(self._device.switch, kind, self._table, key, self._action_name, params)
 
 
 class ShellDevice:

@@ -108,20 +108,20 @@ def longest_first(table: RuntimeTable) -> list[TableEntry]:
     return sorted(table.entries(), key=lambda entry: [-each[1] for each in entry.match if isinstance(each, tuple)])
 
 
-def action(table: RuntimeTable, what: EntryAction) -> str:
+def action(table: RuntimeTable, called: EntryAction) -> str:
     """An entry's action with its parameters."""
-    if isinstance(what, ActionCall):
-        params = ", ".join(f"{name}={text}" for name, text in _named(table, what).items())
-        return f"{short(what.name)}({params})"
+    if isinstance(called, ActionCall):
+        params = ", ".join(f"{name}={text}" for name, text in _named(table, called).items())
+        return f"{short(called.name)}({params})"
     assert table.profile is not None
-    return " or ".join(action(table, call) for call in table.profile.calls(what))
+    return " or ".join(action(table, call) for call in table.profile.calls(called))
 
 
-def _named(table: RuntimeTable, what: EntryAction) -> dict[str, str]:
+def _named(table: RuntimeTable, called: EntryAction) -> dict[str, str]:
     """Parameters of an action by name; none of a member or group."""
-    if not isinstance(what, ActionCall):
+    if not isinstance(called, ActionCall):
         return {}
-    params = zip(table.actions[what.name].params, what.args, strict=True)
+    params = zip(table.actions[called.name].params, called.args, strict=True)
     return {name: value(number, width, name) for (name, width), number in params}
 
 
@@ -152,7 +152,7 @@ def tables(switch: MrcSwitch) -> list[dict[str, Any]]:
 
 
 def write(
-    switch: MrcSwitch, kind: str, table: str, key: str, what: str = "", params: Mapping[str, str] | None = None
+    switch: MrcSwitch, kind: str, table: str, key: str, action_name: str = "", params: Mapping[str, str] | None = None
 ) -> str:
     """Insert, modify or delete an entry (`kind`), given as text; return a phrase. LabError where the switch refuses
     it."""
@@ -169,7 +169,7 @@ def write(
         if kind == "delete":
             runtime.delete(found, 0)
             return f"{table}: {key} is deleted"
-        call = _call(runtime, what, params or {})
+        call = _call(runtime, action_name, params or {})
         if kind == "modify":
             runtime.modify(TableEntry(found, call))
         else:
@@ -186,11 +186,11 @@ def _field(key: TableKey, text: str) -> int | tuple[int, int]:
     return parsed(address, key.width, key.name), int(length) if length.isdigit() else key.width
 
 
-def _call(table: RuntimeTable, what: str, params: Mapping[str, str]) -> ActionCall:
-    full = next((name for name in table.actions if short(name) == short(what)), None)
+def _call(table: RuntimeTable, action_name: str, params: Mapping[str, str]) -> ActionCall:
+    full = next((name for name in table.actions if short(name) == short(action_name)), None)
     if full is None:
         has = ", ".join(map(short, table.actions))
-        raise LabError(f"{short(table.table.name)} has no action {what!r}; it has {has}")
+        raise LabError(f"{short(table.table.name)} has no action {action_name!r}; it has {has}")
     declared = dict(table.actions[full].params)
     if unknown := [name for name in params if name not in declared]:
         raise LabError(f"{short(full)} has no parameter {unknown[0]}; it has {', '.join(declared) or 'none'}")

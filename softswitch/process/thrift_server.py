@@ -149,13 +149,13 @@ class ThriftServer:
     # -- mirroring sessions and the program ---------------------------------------------------------------------------
 
     def _mirror(self, session: int, port: int) -> None:
-        self._switch.copies().sessions[session] = CloneSession((Replica(port, 0),))
+        self._switch.replication.sessions[session] = CloneSession((Replica(port, 0),))
 
     def _unmirror(self, session: int) -> int:
-        return int(self._switch.copies().sessions.pop(session, None) is not None)
+        return int(self._switch.replication.sessions.pop(session, None) is not None)
 
     def _mirrored(self, session: int) -> int:
-        found = self._switch.copies().sessions.get(session)
+        found = self._switch.replication.sessions.get(session)
         return found.replicas[0].port if found and found.replicas else -1
 
     def _config(self) -> bytes:

@@ -106,9 +106,9 @@ def on_soft(switch: SoftSwitch, setup: Setup) -> None:
         table_name = soft_table(switch, name)
         switch.table(table_name).set_default(_soft_action(switch, table_name, (action, args)))
     for group, replicas in setup.multicast.items():
-        switch.copies().groups[group] = tuple(api.Replica(*replica) for replica in replicas)
+        switch.replication.groups[group] = tuple(api.Replica(*replica) for replica in replicas)
     for session, replicas in setup.clones.items():
-        switch.copies().sessions[session] = api.CloneSession(tuple(api.Replica(*replica) for replica in replicas))
+        switch.replication.sessions[session] = api.CloneSession(tuple(api.Replica(*replica) for replica in replicas))
     for name, index, rates in setup.meters:
         program.meter_write(next(m for m in program.meters if m.endswith(name)), index, api.MeterConfig(*rates))
     for name, match, rates in setup.direct_meters:

@@ -43,9 +43,9 @@ def compare(seed: int, frames: int = FRAMES_PER_PROGRAM) -> None:
     for table, match, priority, number, args in maker.entries + maker.const_entries:
         reference.entries[table].append((match, priority, number, args))
     for session, replicas in CLONES.items():
-        bench.switch.copies().sessions[session] = CloneSession(tuple(Replica(*replica) for replica in replicas))
+        bench.switch.replication.sessions[session] = CloneSession(tuple(Replica(*replica) for replica in replicas))
     for group, replicas in MULTICAST.items():
-        bench.switch.copies().groups[group] = tuple(Replica(*replica) for replica in replicas)
+        bench.switch.replication.groups[group] = tuple(Replica(*replica) for replica in replicas)
     reference.clones, reference.multicast = dict(CLONES), dict(MULTICAST)
     for _ in range(frames):
         frame, port = maker.frame(), maker.random.randrange(1, 4)

@@ -47,7 +47,7 @@ class ReplicationHandler:
                 raise P4RuntimeError(Code.ALREADY_EXISTS, f"{what} already exists")
             if not exists and update_type != INSERT:
                 raise _missing(what)
-            target = getattr(self._switch.copies(), copies)
+            target = getattr(self._switch.replication, copies)
             if update_type == DELETE:
                 del written[number]
                 target.pop(number, None)
