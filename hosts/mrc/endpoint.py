@@ -10,31 +10,33 @@ import random
 import struct
 from collections.abc import Callable
 from math import inf
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 from typing_extensions import override
 
+from mrclab.hosts.mrc.cc import CONTROLS
 from mrclab.hosts.mrc.cc.rccc import Rccc
 from mrclab.hosts.mrc.ctl import Ctl
 from mrclab.hosts.mrc.endpoint_ops import EndpointOps, ignore_result
 from mrclab.hosts.mrc.evs.ev import Denier
+from mrclab.hosts.mrc.evs.evprofile import EvProfile, ProfileState
 from mrclab.hosts.mrc.evs.evset import EvSet
 from mrclab.hosts.mrc.evs.plane import pick
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.controlqueue import ControlQueue, MrcPort
 from mrclab.hosts.mrc.packets.packet import WIRE, MrcCodec
 from mrclab.hosts.mrc.peers import Peer, PeerTable, plane_mask
-from mrclab.hosts.mrc.provider import MrcProvider
 from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.hosts.mrc.receivelimits import receive_limits
 from mrclab.hosts.mrc.recovery.credits import Credits
 from mrclab.hosts.mrc.recovery.rnr import RNR_SPACING
 from mrclab.hosts.mrc.scheduling.rotation import SendScheduler
+from mrclab.hosts.mrc.settings import qp_settings
 from mrclab.hosts.rdma import endpoint as rc
-from mrclab.hosts.rdma.errors import DiscardError
+from mrclab.hosts.rdma.errors import DiscardError, VerbsError
 from mrclab.hosts.rdma.packets.icrc import Verifier
 from mrclab.hosts.rdma.packets.path import Frame
-from mrclab.hosts.rdma.verbs import Verbs
+from mrclab.hosts.rdma.qp import QpInit
 from mrclab.topo import srv6
 from mrclab.topo.config.nodeconfig import NodeConfig
 from mrclab.topo.economy import Secrets
@@ -45,6 +47,9 @@ _PROBE_BYTES: Final = 150  # of a probe on a link, with all headers, preamble an
 
 class MrcEndpoint(rc.Endpoint[MrcPort, MrcQueuePair]):
     """The transport of one host."""
+
+    transport_name: ClassVar[str] = "MRC"
+    remote_attributes: ClassVar[tuple[str, ...]] = ("qpn", "psn", "mpr", "wimm")
 
     def __init__(
         self,
@@ -65,9 +70,75 @@ class MrcEndpoint(rc.Endpoint[MrcPort, MrcQueuePair]):
         self.control = ControlQueue(self, by_number)
         self.ops = EndpointOps(self)
         self.credits = Credits(self)
-        self.verbs = Verbs(config, MrcProvider(self), self.events, self.memory, self.secrets)
-        self._qps: dict[int, MrcQueuePair] = self.verbs.qps
         self._rnr_free_at = 0.0  # when the next refused packet of any QP may be sent because its RNR timer expired
+
+    # --- QPs --------------------------------------------------------------------------------------
+
+    @override
+    def query_device(self) -> dict[str, Any]:
+        return {
+            "capabilities": ["TRIM_NACK", "DYNAMIC_MPR", "SVC_TIME"],
+            "cc_profiles": list(CONTROLS.profiles),
+            "ev_profiles": [profile.name for profile in self.config.ev_profiles],
+        }
+
+    @override
+    def make_qp(self, init: QpInit, peer: str, attributes: dict[str, Any], now: float) -> MrcQueuePair:
+        """Make a QP. `attributes` are those of QpSettings: mpr, wimm, timeout_exponent, …
+
+        `ev_profile` is a name of the node config or the number of a profile made by Ctl; so is `cc_profile`.
+        """
+        entry = self.peers.for_qp(peer)
+        self.verbs.check_remote(peer, entry.address)
+        cc_profile = attributes.get("cc_profile")
+        ev_profile = self._replace_numbers(attributes)
+        own, template = self.peers.own, entry.template
+        if attributes:
+            settings = qp_settings(self.config, template, **attributes)
+        else:
+            settings = own.usual_settings(self.config, template)
+        entry = self.peers.with_qps.get(entry.address_bytes, entry)
+        qp = MrcQueuePair(self, init, entry, settings, now, ev_profile)
+        if ev_profile is not None:
+            ev_profile.users += 1
+        qp.cc_profile = cc_profile if isinstance(cc_profile, int) else None
+        self.peers.enter(entry)
+        return qp
+
+    def _replace_numbers(self, attributes: dict[str, Any]) -> EvProfile | None:
+        """Replace the numbers of Ctl's profiles in `attributes` by their settings; return the EV profile."""
+        ctl = self.ctl
+        profile: EvProfile | None = None
+        if isinstance(attributes.get("ev_profile"), int):
+            profile = ctl.ev_profile(attributes.pop("ev_profile"))
+            if profile.state is not ProfileState.ONLINE:
+                raise VerbsError(
+                    "EINVAL", f"EV profile {profile.number} is {profile.state.name}; bring it ONLINE first"
+                )
+        if isinstance(attributes.get("cc_profile"), int):
+            attributes["cc_profile"], attributes["cc_config"] = ctl.cc_profile(attributes["cc_profile"])
+        elif "cc_profile" in attributes:  # settings of the node config are those of its own profile
+            attributes.setdefault("cc_config", {})
+        return profile
+
+    @override
+    def qp_connected(self, qp: MrcQueuePair, now: float) -> None:
+        """Notify the peer of ports that are down here, and query it about ports that it reported down."""
+        self.query_ports(qp.peer, now, at_once=True)
+        if qp.settings.port_status_update and self.port_mask != self.peers.own.planes:
+            self.ops.announce_ports(qp.peer, now)
+
+    @override
+    def qp_destroyed(self, qp: MrcQueuePair) -> None:
+        peer = qp.peer
+        if qp.ev_profile is not None:
+            qp.ev_profile.users -= 1
+        self.scheduler.remove(qp)
+        self.peers.leave(peer)
+        if not peer.qps:
+            self.ops.forget(peer)
+            self.credits.forget(peer)
+            self.control.drop_peer(peer)
 
     # --- packets in -------------------------------------------------------------------------------
 

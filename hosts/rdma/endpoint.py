@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from typing_extensions import override
 
 from mrclab.hosts.nic.interface import Transport
 from mrclab.hosts.rdma.events import AsyncEvents
 from mrclab.hosts.rdma.memory import MemoryTable
-from mrclab.hosts.rdma.qp import AnyQueuePair
+from mrclab.hosts.rdma.qp import AnyQueuePair, QpInit
 from mrclab.hosts.rdma.timers import Timers
 from mrclab.hosts.rdma.verbs import Verbs
 from mrclab.topo.config.nodeconfig import NodeConfig
@@ -95,7 +95,8 @@ class Endpoint(Transport, Generic[P, Qp]):
     `log` appends a history record. Keys, QPNs and first PSNs are drawn from `secrets`, by default from `rng`.
     """
 
-    verbs: Verbs[Qp]
+    transport_name: ClassVar[str]  # in messages
+    remote_attributes: ClassVar[tuple[str, ...]] = ("qpn", "psn")  # of the peer's `local_info`, needed for RTR
 
     def __init__(
         self,
@@ -114,7 +115,25 @@ class Endpoint(Transport, Generic[P, Qp]):
         self.events = AsyncEvents(log)
         self.secrets: Secrets = secrets or rng
         self.memory = MemoryTable(self.secrets)
+        self.verbs: Verbs[Qp] = Verbs(self)
+        self._qps: dict[int, Qp] = self.verbs.qps
         self._ports_sampled: list[bool] | None = None
+
+    # --- QPs --------------------------------------------------------------------------------------
+
+    def query_device(self) -> dict[str, Any]:
+        """Capabilities and profiles beside the limits."""
+        raise NotImplementedError
+
+    def make_qp(self, init: QpInit, peer: str, attributes: dict[str, Any], now: float) -> Qp:
+        """Return a new QP; VerbsError for an invalid peer or attributes, without any change."""
+        raise NotImplementedError
+
+    def qp_connected(self, qp: Qp, now: float) -> None:
+        """A QP reached RTR."""
+
+    def qp_destroyed(self, qp: Qp) -> None:
+        """A QP was destroyed."""
 
     # --- time and ports ---------------------------------------------------------------------------
 
@@ -151,13 +170,13 @@ class Endpoint(Transport, Generic[P, Qp]):
 
     def stats(self) -> dict[str, Any]:
         """Lists `qps` and `paths`, a dict `ports` by number: state, and counters that are cumulative."""
-        return self._rows(self.verbs.qps.values())
+        return self._rows(self._qps.values())
 
     def changed_stats(self) -> dict[str, Any]:
         """Return `stats` of the QPs that changed since the last call only; a new interval begins for every max_gap."""
         up = [port.up for port in self.ports.by_number.values()]
         ports_changed, self._ports_sampled = up != self._ports_sampled, up
-        qps = self.verbs.qps.values()
+        qps = self._qps.values()
         found = self._rows([qp for qp in qps if qp.changed() or ports_changed])
         for qp in qps:
             if qp.known_responder is not None:

@@ -1,25 +1,27 @@
 """Verbs of one host for any transport: protection domains, memory, completion queues, QPs, work requests.
 
 Names and meaning follow the OCP headers, which follow those of RDMA verbs; a refused call raises VerbsError
-with their errno. Only RDMA_WRITE and RDMA_WRITE_WITH_IMM can be posted. A transport makes the QPs (`QpProvider`).
+with their errno. Only RDMA_WRITE and RDMA_WRITE_WITH_IMM can be posted. A transport's
+endpoint makes the QPs.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from mrclab.hosts.rdma.completion import CompletionQueue, WorkCompletion
 from mrclab.hosts.rdma.errors import VerbsError
-from mrclab.hosts.rdma.events import AsyncEvents
-from mrclab.hosts.rdma.memory import Access, MemoryRegion, MemoryTable, MessageMemory
+from mrclab.hosts.rdma.memory import Access, MemoryRegion, MessageMemory
 from mrclab.hosts.rdma.packets.psn import PSN_MASK
 from mrclab.hosts.rdma.qp import AnyQueuePair, QpInit
 from mrclab.hosts.rdma.states import QpState, check_transition
 from mrclab.topo import srv6
-from mrclab.topo.config.nodeconfig import MPR_UNIT, NodeConfig
-from mrclab.topo.economy import Secrets
+from mrclab.topo.config.nodeconfig import MPR_UNIT
+
+if TYPE_CHECKING:
+    from mrclab.hosts.rdma.endpoint import Endpoint
 
 MAX_QP: Final = 1024
 MAX_MESSAGE: Final = 1 << 31
@@ -36,57 +38,29 @@ Cq = TypeVar("Cq", bound=CompletionQueue)
 Qp = TypeVar("Qp", bound=AnyQueuePair)
 
 
-class QpProvider(Generic[Qp]):
-    """A transport's part of the verbs: makes the QPs and is notified when one connects or is destroyed."""
-
-    transport: ClassVar[str]  # its name in messages
-    remote_attributes: ClassVar[tuple[str, ...]] = ("qpn", "psn")  # of the peer's `local_info`, needed for RTR
-
-    def query_device(self) -> dict[str, Any]:
-        """Capabilities and profiles beside the limits."""
-        raise NotImplementedError
-
-    def make_qp(self, init: QpInit, peer: str, attributes: dict[str, Any], now: float) -> Qp:
-        """Return a new QP; VerbsError for an invalid peer or attributes, without any change."""
-        raise NotImplementedError
-
-    def connected(self, qp: Qp, now: float) -> None:
-        """A QP reached RTR."""
-
-    def destroyed(self, qp: Qp) -> None:
-        """A QP was destroyed."""
-
-
 class Verbs(Generic[Qp]):
     """Objects and calls of one host."""
 
-    def __init__(
-        self,
-        config: NodeConfig,
-        provider: QpProvider[Qp],
-        events: AsyncEvents,
-        memory: MemoryTable,
-        secrets: Secrets,
-    ) -> None:
-        self._config = config
-        self._address = config.host.address
+    def __init__(self, endpoint: Endpoint[Any, Qp]) -> None:
+        self._endpoint = endpoint
+        self._config = endpoint.config
+        self._address = self._config.host.address
         self._number = srv6.from_text(self._address)  # the address as a number
-        self._provider = provider
-        self.events = events
-        self.memory = memory
-        self._secrets = secrets  # of QPNs and first PSNs: a host that guesses them can end a QP
+        self.events = endpoint.events
+        self.memory = endpoint.memory
+        self._secrets = endpoint.secrets  # of QPNs and first PSNs: a host that guesses them can end a QP
         self.qps: dict[int, Qp] = {}
         self._next_qpn = FIRST_QPN
         self._drawn_qpns: dict[int, int] = {}  # of QPs that exist or may still be made: the ordinal of each
         self._cqs: dict[int, CompletionQueue] = {}
         self._next_cq = 1
-        self.default_pd = memory.alloc_pd()
+        self.default_pd = self.memory.alloc_pd()
         self.default_cq = self.create_cq(_DEFAULT_CQE)
 
     @property
     def transport(self) -> str:
         """Name of the transport in messages."""
-        return self._provider.transport
+        return self._endpoint.transport_name
 
     def query_device(self) -> dict[str, Any]:
         """Limits and capabilities."""
@@ -104,7 +78,7 @@ class Verbs(Generic[Qp]):
             "max_mpr": 255,
             "max_wimm": 0xFFFF,
             "opcodes": list(_OPCODES),
-        } | self._provider.query_device()
+        } | self._endpoint.query_device()
 
     # --- protection domains, memory ---------------------------------------------------------------
 
@@ -192,7 +166,7 @@ class Verbs(Generic[Qp]):
         send = self._cq(self.default_cq if send_cq is None else send_cq)
         recv = self._cq(self.default_cq if recv_cq is None else recv_cq)
         number = self.reserve_qpn() if qpn is None else qpn
-        qp = self._provider.make_qp(QpInit(number, pd, send, recv), peer, attributes, now)
+        qp = self._endpoint.make_qp(QpInit(number, pd, send, recv), peer, attributes, now)
         self.qps[qp.qpn] = qp
         self.memory.use_pd(pd, +1)
         send.users += 1
@@ -250,13 +224,13 @@ class Verbs(Generic[Qp]):
 
     def modify_qp(self, number: int, state: QpState | str, now: float, **attributes: Any) -> None:
         """Take one step of the state machine (states.TRANSITIONS). RTR needs `remote_attributes`, RTS the own psn."""
-        qp, provider = self.qp(number), self._provider
+        qp, endpoint = self.qp(number), self._endpoint
         try:
             target = state if isinstance(state, QpState) else QpState(state)
         except ValueError:
             raise VerbsError("EINVAL", f"there is no QP state {state!r}") from None
-        check_transition(qp.state, target, attributes.keys(), provider.remote_attributes)
-        _check_limits(provider.remote_attributes, attributes)
+        check_transition(qp.state, target, attributes.keys(), endpoint.remote_attributes)
+        _check_limits(endpoint.remote_attributes, attributes)
         if target is QpState.ERROR:
             qp.fail("WR_FLUSH_ERR", "set by the application", now)
             return
@@ -269,12 +243,12 @@ class Verbs(Generic[Qp]):
             qp.ready_to_send(attributes["psn"])
         qp.set_state(target)
         if target is QpState.RTR:
-            provider.connected(qp, now)
+            endpoint.qp_connected(qp, now)
 
     def connect(self, number: int, remote: dict[str, Any], now: float) -> None:
         """RESET → INIT → RTR → RTS with the peer's `local_info`: the steps of `modify_qp`, checked at once."""
-        qp, provider = self.qp(number), self._provider
-        needed = provider.remote_attributes
+        qp, endpoint = self.qp(number), self._endpoint
+        needed = endpoint.remote_attributes
         missing = sorted([name for name in needed if name not in remote])
         if missing:
             raise VerbsError("EINVAL", f"the peer's side lacks {', '.join(missing)}; pass what its local_info returned")
@@ -285,7 +259,7 @@ class Verbs(Generic[Qp]):
         qp.set_state(QpState.INIT)
         qp.ready_to_receive(remote)
         qp.set_state(QpState.RTR)
-        provider.connected(qp, now)
+        endpoint.qp_connected(qp, now)
         qp.ready_to_send(psn)
         qp.set_state(QpState.RTS)
 
@@ -302,7 +276,7 @@ class Verbs(Generic[Qp]):
         self.memory.use_pd(qp.pd, -1)
         qp.send_cq.users -= 1
         qp.recv_cq.users -= 1
-        self._provider.destroyed(qp)
+        self._endpoint.qp_destroyed(qp)
 
     # --- work requests ----------------------------------------------------------------------------
 

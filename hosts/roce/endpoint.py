@@ -10,18 +10,19 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from mrclab.hosts.rdma import endpoint as rc
-from mrclab.hosts.rdma.errors import DiscardError
+from mrclab.hosts.rdma.errors import DiscardError, VerbsError
 from mrclab.hosts.rdma.packets.icrc import Verifier
 from mrclab.hosts.rdma.packets.path import Frame, cable_macs
-from mrclab.hosts.rdma.verbs import Verbs
+from mrclab.hosts.rdma.qp import QpInit
+from mrclab.hosts.roce.cc import CONTROLS
 from mrclab.hosts.roce.packets import WIRE, PlainPath, RoceCodec
-from mrclab.hosts.roce.provider import RoceProvider
 from mrclab.hosts.roce.qp import ControlItem, RoceQueuePair
+from mrclab.hosts.roce.settings import qp_settings
 from mrclab.topo import srv6
 from mrclab.topo.config.nodeconfig import NodeConfig
 from mrclab.topo.economy import Secrets
@@ -42,6 +43,8 @@ class RocePort(rc.TransportPort):
 class RoceEndpoint(rc.Endpoint[RocePort, RoceQueuePair]):
     """The transport of one host."""
 
+    transport_name: ClassVar[str] = "the lab's RoCE"
+
     def __init__(
         self,
         config: NodeConfig,
@@ -56,9 +59,27 @@ class RoceEndpoint(rc.Endpoint[RocePort, RoceQueuePair]):
         self._macs = {port.number: cable_macs(port) for port in config.ports}
         self._icrc = Verifier(self._address)
         self._ports: dict[int, RocePort] = self.ports.by_number
-        self.verbs = Verbs(config, RoceProvider(self), self.events, self.memory, self.secrets)
-        self._qps: dict[int, RoceQueuePair] = self.verbs.qps
         self._pacing = self.timers.timer(self._on_pacing)
+
+    # --- QPs --------------------------------------------------------------------------------------
+
+    @override
+    def query_device(self) -> dict[str, Any]:
+        return {"transport": "roce", "capabilities": [], "cc_profiles": list(CONTROLS.profiles), "ev_profiles": []}
+
+    @override
+    def make_qp(self, init: QpInit, peer: str, attributes: dict[str, Any], now: float) -> RoceQueuePair:
+        """`attributes` are those of QpSettings; `port` and `udp_sport` choose the QP's path."""
+        try:
+            template = self.config.template_for(peer)
+        except (KeyError, ValueError):
+            raise VerbsError(
+                "EINVAL", f"{peer} is not the address of a host with a template in the node config"
+            ) from None
+        address = srv6.from_text(peer)
+        self.verbs.check_remote(peer, address)
+        settings = qp_settings(self.config, template, **attributes)
+        return RoceQueuePair(self, init, address, settings, now)
 
     # --- paths ------------------------------------------------------------------------------------
 
