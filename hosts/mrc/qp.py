@@ -86,6 +86,9 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
         "memory", "overhead", "peer", "pending", "qpcc", "remote_mpr", "remote_wimm", "settings", "stats",
     )  # fmt: skip
 
+    requestor_class = MrcRequestor
+    responder_class = MrcResponder
+
     def __init__(
         self,
         endpoint: MrcEndpoint,
@@ -126,14 +129,6 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
         self.known_requestor = None
         self.remote_wimm = peer["wimm"]
         self.remote_mpr = peer["mpr"]
-
-    @override
-    def _make_requestor(self) -> MrcRequestor:
-        return MrcRequestor(self)
-
-    @override
-    def _make_responder(self) -> MrcResponder:
-        return MrcResponder(self)
 
     @property
     def prober(self) -> Prober:

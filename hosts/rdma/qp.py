@@ -106,6 +106,9 @@ class QueuePair(Generic[SendT, ReceiveT]):
         "qpn", "recv_cq", "remote_psn", "remote_qpn", "send_cq", "sent_psn", "state",
     )  # fmt: skip
 
+    requestor_class: ClassVar[type[Any]]
+    responder_class: ClassVar[type[Any]]
+
     def __init__(self, events: AsyncEvents, init: QpInit, peer_text: str) -> None:
         self.events = events
         self.qpn, self.pd, self.send_cq, self.recv_cq = init.qpn, init.pd, init.send_cq, init.recv_cq
@@ -127,7 +130,7 @@ class QueuePair(Generic[SendT, ReceiveT]):
         """The sending half."""
         found = self.known_requestor
         if found is None:
-            found = self.known_requestor = self._make_requestor()
+            found = self.known_requestor = self.requestor_class(self)
             found.first_psn = self.sent_psn
         return found
 
@@ -136,14 +139,8 @@ class QueuePair(Generic[SendT, ReceiveT]):
         """The receiving half."""
         found = self.known_responder
         if found is None:
-            found = self.known_responder = self._make_responder()
+            found = self.known_responder = self.responder_class(self)
         return found
-
-    def _make_requestor(self) -> SendT:
-        raise NotImplementedError
-
-    def _make_responder(self) -> ReceiveT:
-        raise NotImplementedError
 
     @property
     def outstanding(self) -> int:

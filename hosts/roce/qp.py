@@ -58,6 +58,9 @@ class RoceQueuePair(rc.QueuePair[RoceRequestor, RoceResponder]):
         "settings", "sport", "stats",
     )  # fmt: skip
 
+    requestor_class = RoceRequestor
+    responder_class = RoceResponder
+
     def __init__(
         self, endpoint: RoceEndpoint, init: rc.QpInit, peer: int, settings: RoceQpSettings, now: float
     ) -> None:
@@ -100,14 +103,6 @@ class RoceQueuePair(rc.QueuePair[RoceRequestor, RoceResponder]):
                 self._others = {}
             found = self._others[port] = self.endpoint.path(port, self.peer_bytes, self.sport)
         return found
-
-    @override
-    def _make_requestor(self) -> RoceRequestor:
-        return RoceRequestor(self)
-
-    @override
-    def _make_responder(self) -> RoceResponder:
-        return RoceResponder(self)
 
     @override
     def _begin(self, now: float) -> None:

@@ -44,7 +44,7 @@ MUTANTS: Final = (
     Mutant("messages complete out of order", _REQ, "while self.incomplete and 0 <= self.incomplete[0].last_seq < una:", "while self.incomplete and 0 <= self.incomplete[0].last_seq <= una:", ("mrc_survivors", "mrc_endpoint", "mrc_properties")),
     Mutant("an immediate is never given back to the window", _REQ, "                self.wimm_in_flight -= 1\n", "                pass\n", ("mrc_survivors", "mrc_verbs", "mrc_endpoint")),
     Mutant("packets lost with a port stay in flight", _REQ, "            if packet.state is _FLIGHT and packet.ev.plane == plane:\n", "            if packet.state is _LOST and packet.ev.plane == plane:\n", ("mrc_survivors",)),
-    Mutant("a QP without a plane waits forever", _RETRIES, "            self.arm(now + self._loss.timeout())", "            pass", ("mrc_endpoint", "mrc_denied", "mrc_ports", "mrc_verbs")),
+    Mutant("a QP without a plane waits forever", _RETRIES, "            self.arm(now + self._loss.timeout)", "            pass", ("mrc_endpoint", "mrc_denied", "mrc_ports", "mrc_verbs")),
     Mutant("timeouts are not counted as retries", _RETRIES, "        if self._loss.retry(after_timeout):\n            return True\n", "        return True\n", ("mrc_endpoint", "mrc_retries")),
     Mutant("a NACK costs a retry each", _RETRIES, "        if now - max(self._counted_at, last_progress) < self._requestor.qp.settings.ack_timeout:\n            return True\n", "", ("mrc_retries",)),
     Mutant("an unresponsive peer stays so", _REQ, "            self.unresponsive = False\n            self.in_flight_bytes.attach()", "            self.in_flight_bytes.attach()", ("mrc_retries", "mrc_shared_window", "mrc_endpoint")),

@@ -250,7 +250,7 @@ def test_timeouts_are_linear_first_and_double_then():
     first = 1.024e-6 * 256
     seen = []
     while loss.retry():
-        seen.append(round(loss.timeout() / first))
+        seen.append(round(loss.timeout / first))
     assert seen == [1, 1, 2, 4, 8]
 
 
@@ -258,7 +258,7 @@ def test_timeouts_never_exceed_the_largest_that_can_be_encoded():
     loss = detector(timeout_exponent=20, retry_linear=0)
     for _ in range(60):
         loss.retry()
-    assert loss.timeout() == pytest.approx(1.024e-6 * 2**24)
+    assert loss.timeout == pytest.approx(1.024e-6 * 2**24)
 
 
 def test_25_exponential_retries_mean_without_end():
@@ -268,9 +268,9 @@ def test_25_exponential_retries_mean_without_end():
 
 def test_progress_gives_all_retries_back_and_the_first_timeout():
     loss = detector(timeout_exponent=8, retry_linear=0, retry_exponential=3)
-    first = loss.timeout()
+    first = loss.timeout
     for _ in range(5):
         assert [loss.retry() for _ in range(3)] == [True] * 3
-        assert loss.timeout() == 8 * first
+        assert loss.timeout == 8 * first
         loss.progress()
-        assert loss.timeout() == first
+        assert loss.timeout == first

@@ -26,7 +26,7 @@ def test_trims_in_a_row_cost_neither_the_qp_nor_its_patience(trims):
     transfer.write(0, 60 * FULL_SIZE)
     qp = sim.hosts["h1"].verbs.qp(transfer.qa)
     longest = []
-    sim.before_send = lambda _name, _transit: longest.append(qp.requestor.recovery.loss.timeout())
+    sim.before_send = lambda _name, _transit: longest.append(qp.requestor.recovery.loss.timeout)
     sim.run(until=20.0, done=transfer.done)
     assert [done.status for done in transfer.completions] == ["SUCCESS"]
     assert max(longest) == qp.settings.ack_timeout

@@ -47,7 +47,7 @@ class LossDetector:
         self.newest_arrived = -1.0  # sending time of the latest packet known to have arrived
         self.retries = 0
         self._expiries = 0  # timeouts since the last progress
-        self._timeout = self._doubled()
+        self.timeout = self._doubled()
         self.grace_rtts = _GRACE_RTTS
         self._suspects: deque[tuple[float, Entry]] = EMPTY_QUEUE
         self._unshown: dict[int, list[tuple[Entry, str]]] = {}  # block -> suspects, to be confirmed by a SACK
@@ -122,11 +122,6 @@ class LossDetector:
 
     # --- verdicts ---------------------------------------------------------------------------------
 
-    @property
-    def reorder_time(self) -> float:
-        """R in seconds."""
-        return self.reorder_rtts * self.rtt_base
-
     def judge(
         self, oldest: SentPacket | None, una: int, shown: int, end: int, now: float
     ) -> list[tuple[SentPacket, str]]:
@@ -151,7 +146,7 @@ class LossDetector:
         self, oldest: SentPacket | None, una: int, shown: int, end: int, found: list[tuple[SentPacket, str]]
     ) -> None:
         """Apply the time rule; a suspect that no SACK covers for long is lost as well."""
-        limit = self.newest_arrived - self.reorder_time
+        limit = self.newest_arrived - self.reorder_rtts * self.rtt_base
         ranked = self._ranked
         if ranked and ranked[0][1].sent_at <= limit:
             for entry in _take_older(ranked, limit):
@@ -207,7 +202,7 @@ class LossDetector:
 
     def timed_out(self, now: float) -> list[SentPacket]:
         """Return packets whose local ACK timeout has passed."""
-        limit = now - self.timeout() + ROUNDING
+        limit = now - self.timeout + ROUNDING
         return [packet for queue in (self._passed, self._ranked) for _, packet in _take_older(queue, limit)]
 
     def oldest(self, most: int, limit: float) -> list[SentPacket]:
@@ -221,11 +216,8 @@ class LossDetector:
                     found.append(entry[1])
         return found
 
-    def timeout(self) -> float:
-        """Return the local ACK timeout: fixed for the linear retries, then doubled each time."""
-        return self._timeout
-
     def _doubled(self) -> float:
+        """Return the local ACK timeout: fixed for the linear retries, then doubled each time."""
         doublings = max(0, self._expiries - self._settings.retry_linear)
         return self._settings.ack_timeout * float(1 << min(doublings, 24 - self._settings.timeout_exponent))
 
@@ -235,7 +227,7 @@ class LossDetector:
         if oldest is None:
             oldest = _head(self._ranked)
         if oldest is not None:
-            return oldest.sent_at + self._timeout
+            return oldest.sent_at + self.timeout
         self._passed = self._ranked = EMPTY_QUEUE
         return None
 
@@ -244,14 +236,14 @@ class LossDetector:
         self.retries = 0
         if self._expiries:
             self._expiries = 0
-            self._timeout = self._doubled()
+            self.timeout = self._doubled()
 
     def retry(self, after_timeout: bool = True) -> bool:
         """Count a retry; False when the counter is exhausted."""
         self.retries += 1
         if after_timeout:
             self._expiries += 1
-            self._timeout = self._doubled()
+            self.timeout = self._doubled()
         if self._settings.retry_exponential >= RETRY_ENDLESS:
             return True
         return self.retries <= self._settings.retry_linear + self._settings.retry_exponential

@@ -28,7 +28,7 @@ class Retries(Timer):
         if not self._is_stranded():
             self.cancel()
         elif not self.armed:
-            self.arm(now + self._loss.timeout())
+            self.arm(now + self._loss.timeout)
 
     def _is_stranded(self) -> bool:
         """Return True if packets wait and no plane can carry them."""

@@ -51,7 +51,7 @@ class SendTimer(Timer):
             return
         at = min(timeout, self._probe_at())
         if not self._requestor.unsent:
-            at = min(at, self._tail_probe_at(timeout - self._loss.timeout()))
+            at = min(at, self._tail_probe_at(timeout - self._loss.timeout))
         self.arm(max(now, at))
 
     def _probe_at(self) -> float:
@@ -74,7 +74,7 @@ class SendTimer(Timer):
         if not self._expire(now):
             return
         oldest = None if requestor.unsent else self._loss.next_timeout()
-        if oldest is not None and now + ROUNDING >= self._tail_probe_at(oldest - self._loss.timeout()):
+        if oldest is not None and now + ROUNDING >= self._tail_probe_at(oldest - self._loss.timeout):
             self._probe_tail(now)
         if requestor.in_flight and now >= self._probe_at():
             prober = requestor.qp.prober
