@@ -75,7 +75,7 @@ _AGENT_COUNTERS: Final[Mapping[str, Mapping[str, str]]] = {
         "marks_received": "requests from the receiver to skip an EV",
         "cnps_received": "congestion notifications received",
         "timeouts": "retransmission timeouts",
-        "tail_probes": "tail loss probes sent",
+        "tail_probes": "reliability probes sent because no SACK came",
         "path_probes": "EV probes sent",
         "probe_replies": "replies to probes",
         "bogus_control": "control packets that refer to a packet that was never sent",

@@ -51,7 +51,7 @@ _IGNORED: Final = frozenset({
 """Attributes excluded from the fingerprint: constants, statistics, and derived values."""
 
 _TIMES: Final = frozenset({
-    "last_progress", "last_sent", "newest_arrived", "last_placed", "last_tail", "qa_endtime", "last_adjust_time",
+    "last_progress", "last_sent", "newest_arrived", "last_placed", "last_sack_probe", "qa_endtime", "last_adjust_time",
     "last_dec_time", "deadline",
 })  # fmt: skip
 _TIME_ENDS: Final = ("_at", "_since", "_until", "_from")
@@ -382,10 +382,10 @@ _RULES: Final[dict[tuple[str, str], Callable[[Fingerprint, Any, Any], None]]] = 
     ("Prober", "_next_id"): Fingerprint.skip,
     ("Prober", "_sent"): Fingerprint.probes,
     ("Prober", "_overdue"): Fingerprint.probes,
-    ("Prober", "tail_backoff"): Fingerprint.backoff,
+    ("Prober", "sack_backoff"): Fingerprint.backoff,
     ("ProbeState", "probe_id"): Fingerprint.probe_id,
     ("Timers", "_heap"): Fingerprint.skip,
-    ("LossRecovery", "_newest"): Fingerprint.skip,  # empty between two packets
+    ("LossRecovery", "_proven"): Fingerprint.skip,  # empty between two packets
 }
 _NOT_IGNORED: Final = frozenset({("MrcMessage", "sent")})
 _OF_PACKETS: Final = frozenset({

@@ -14,6 +14,7 @@ from mrclab.hosts.mrc.cc import controller_config
 from mrclab.hosts.mrc.endpoint_ops import ProbeResult
 from mrclab.hosts.mrc.evs.evformat import EvFormat, Expansion, uplink_of
 from mrclab.hosts.mrc.evs.evprofile import API_STATES, ApiState, EvEvent, EvProfile, EvProfileEntry, Mode, ProfileState
+from mrclab.hosts.mrc.evs.paths import EvRoute
 from mrclab.hosts.mrc.peers import Peer
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.topo import srv6
@@ -47,7 +48,7 @@ class Ctl:
         event_mask: Iterable[ApiState] = (),
         expansion: Expansion | None = None,
     ) -> int:
-        """A profile in INIT; a GENERATED one has its entries from the start."""
+        """Make a profile in INIT and return its number; a GENERATED one has its entries from the start."""
 
         def make(number: int) -> EvProfile:
             made = EvProfile(number, mode, fmt, ev_count, ev_min_active, frozenset(event_mask), expansion)
@@ -94,25 +95,25 @@ class Ctl:
         if state not in {ApiState.GOOD, ApiState.DENIED}:
             raise VerbsError("EINVAL", f"an EV can be set to GOOD or DENIED, not to {state.value}")
         profile = self.ev_profile(number)
-        met = entries = sum((entry.port, entry.value) == (port, value) for entry in profile.entries)
+        changed = entries = sum((entry.port, entry.value) == (port, value) for entry in profile.entries)
         for qp in self.qps_of(number):
             for ev in qp.evs.by_value.values():
                 if not profile.same((ev.path.port, ev.api_value), (port, value)):
                     continue
-                met += not entries
+                changed += not entries
                 if state is ApiState.DENIED:
                     qp.evs.deny(ev, now)
                 else:
                     qp.evs.allow(ev, now)
                     qp.evs.restore(ev, now, "controller")
             qp.wake()
-        if not met:
+        if not changed:
             raise VerbsError("ENOENT", f"EV profile {number} has no EV {value.hex()} on port {port}")
         if state is ApiState.DENIED:
             profile.deny(port, value)
         else:
             profile.allow(port, value)
-        return met
+        return changed
 
     def query_ev_array(self, number: int) -> list[EvProfileEntry]:
         """QUERY_EV_ARRAY: the entries as configured."""
@@ -144,7 +145,7 @@ class Ctl:
     # --- congestion control profiles ------------------------------------------------------------------
 
     def create_cc_profile(self, algorithm: str, **config: Any) -> int:
-        """A profile of a congestion control with its settings (bytes and seconds)."""
+        """Make a profile of a congestion control with its settings (bytes and seconds); return its number."""
         controller_config(algorithm, config)
         number = next(self._numbers)
         self._cc_profiles[number] = algorithm, config
@@ -195,7 +196,7 @@ class Ctl:
         results: list[ProbeResult] = [ProbeResult(value) for value in evs]
         waiting = len(evs)
 
-        def one(at: int, result: ProbeResult) -> None:
+        def store(at: int, result: ProbeResult) -> None:
             nonlocal waiting
             results[at] = result
             waiting -= 1
@@ -203,9 +204,9 @@ class Ctl:
                 done(results)
 
         for at, path in enumerate(paths):
-            self._endpoint.ops.probe(entry, path, timeout, partial(one, at), now, control=dscp == "CONTROL")
+            self._endpoint.ops.probe(entry, path, timeout, partial(store, at), now, control=dscp == "CONTROL")
 
-    def _path(self, peer: Peer, value: int) -> Any:
+    def _path(self, peer: Peer, value: int) -> EvRoute:
         fields = srv6.ev_fields(value)
         if not peer.reaches(fields.plane) or fields.uplink not in peer.uplinks(fields.plane):
             raise VerbsError("EINVAL", f"EV {value:#010x} is not a path to {peer.text}")

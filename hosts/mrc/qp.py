@@ -56,7 +56,7 @@ class MrcQpStats(QpStats):
     late_packets: int = 0  # declared lost, arrived before the retransmission
     sacks_received: int = 0
     marks_received: int = 0
-    tail_probes: int = 0
+    tail_probes: int = 0  # SACK probes
     path_probes: int = 0
     probe_replies: int = 0
     trimmed_packets: int = 0

@@ -85,7 +85,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self.incomplete = []  # all that are posted and not completed, in order
         self.lost: list[int] = []  # heap of seqs that wait for retransmission; may hold some that do not any more
         self.rnr: RnrBackoff | None = None  # once the peer lacked a receive
-        self.wimm_in_flight = 0
+        self.wimm_in_flight = 0  # writes with immediate
         self.last_progress = 0.0
         self._busy_since = 0.0  # something was posted then, and there was nothing before
         self._stalled_since = NEVER  # last progress before the stall that was reported
@@ -172,7 +172,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         return _RUNNABLE if self._cc.allows(self._mtu) else _BLOCKED
 
     def lost_frame(self, plane: int, now: float) -> Frame | None:
-        """The oldest lost packet on a path other than the one it was lost on.
+        """Return the oldest lost packet, on a path other than the one it was lost on.
 
         None if this plane has none for it, or another one is in turn: else the first port would carry all of them.
         """
@@ -195,7 +195,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         return frame
 
     def new_frame(self, plane: int, now: float) -> Frame | None:
-        """The next packet of the send queue; None where a window is closed, or the plane not in turn or without EV."""
+        """Return the next new packet; None if a window is closed, or the plane not in turn or without EV."""
         window = self._window
         if (
             not self.unsent
@@ -268,7 +268,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         verdict = self.recovery.on_sack(sack, cack, now, probe_sent_at)
         self._apply(verdict, now)
         if verdict.rtt is not None:
-            self._prober.tail_rtt = 0.0
+            self._prober.sack_probe_rtt = 0.0
         newly = self.in_flight_bytes.received(sack.rcvd_units)
         qp.cc.on_sack(newly, sack.mark != _NO_MARK, verdict.rtt, sack.penalty, sack.restore, now)
         if sack.mark:
@@ -380,7 +380,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self.window_opened(now)
 
     def _peer_responded(self) -> None:
-        self._prober.tail_backoff = 1
+        self._prober.sack_backoff = 1
         self._sendtimer.peer_responded()
         if self.unresponsive:
             self.unresponsive = False

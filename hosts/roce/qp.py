@@ -131,12 +131,12 @@ class RoceQueuePair(rc.QueuePair[RoceRequestor, RoceResponder]):
 
     # --- control packets: they leave by the port that their cause came in by ------------------------
 
-    def reply(self, port: int, syndrome: int, psn: int, msn: int, came: int | None = None) -> None:
-        """Queue an ACK or NAK with the current state; `came` is the PSN that triggered it, if it names one."""
+    def reply(self, port: int, syndrome: int, psn: int, msn: int, arrived: int | None = None) -> None:
+        """Queue an ACK or NAK with the current state; `arrived` is the PSN that triggered it, if it names one."""
         body = wire.BTH.pack(h.RoceOpcode.ACK, wire.MIGRATED, wire.P_KEY, self.remote_qpn, psn)
         body += wire.AETH.pack(syndrome << 24 | msn & 0xFFFFFF)
-        if came is not None:
-            body += wire.AETH.pack(came)
+        if arrived is not None:
+            body += wire.AETH.pack(arrived)
         self.endpoint.send_control(port, lambda: self._path_by(port).frame(h.TC_CONTROL, body))
 
     def acknowledge(self, port: int) -> None:
@@ -183,8 +183,8 @@ class RoceQueuePair(rc.QueuePair[RoceRequestor, RoceResponder]):
         elif op == h.RoceOpcode.ACK:
             syndrome = wire.AETH.unpack_from(packet.view, packet.body_at)[0] >> 24
             more = packet.body_at + wire.AETH.size
-            came = wire.AETH.unpack_from(packet.view, more)[0] if packet.end >= more + wire.AETH.size else None
-            self.requestor.on_ack(packet.psn, syndrome, now, came)
+            arrived = wire.AETH.unpack_from(packet.view, more)[0] if packet.end >= more + wire.AETH.size else None
+            self.requestor.on_ack(packet.psn, syndrome, now, arrived)
             if packet.telemetry is not None:
                 self.requestor.on_telemetry(packet.telemetry, now)
             self.wake()

@@ -81,7 +81,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
             self._window = max(1, min(self._window, round(s.window_bdps * bdp)))
         self._recovery = SelectiveRepeat(s.reorder_packets) if s.recovery == "selective_repeat" else None
         self._telemetry = type(qp.cc).telemetry
-        self._limit = self._window  # packets in flight, of the congestion control's window too
+        self._limit = self._window  # packets in flight: of the QP's window, or of a smaller one of congestion control
         self._ack_every = 1 if self._telemetry else s.ack_packets
         self.first_psn = 0  # of the wire, set at RTS
         self.una = 0  # oldest seq that is not acknowledged
@@ -221,8 +221,8 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
 
     # --- feedback ---------------------------------------------------------------------------------
 
-    def on_ack(self, psn: int, syndrome: int, now: float, came: int | None = None) -> None:
-        """Handle an ACK, RNR NAK or NAK; `came` is the PSN that triggered a NAK, if it names one."""
+    def on_ack(self, psn: int, syndrome: int, now: float, arrived: int | None = None) -> None:
+        """Handle an ACK, RNR NAK or NAK; `arrived` is the PSN that triggered a NAK, if it names one."""
         seq = unwrap(psn - self.first_psn, self.una)
         kind = syndrome >> 5
         stats = self.qp.stats
@@ -241,8 +241,8 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
             self._acknowledge(seq, now)
             if self._recovery is None:
                 self._go_back("nack", now)
-            elif came is not None:
-                self._note(self._recovery, unwrap(came - self.first_psn, seq), now)
+            elif arrived is not None:
+                self._on_arrival(self._recovery, unwrap(arrived - self.first_psn, seq), now)
         elif kind == _RNR:
             self._acknowledge(seq, now)
             self._go_back("rnr", now)
@@ -291,11 +291,11 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         else:
             self._timer.cancel()
 
-    def _note(self, recovery: SelectiveRepeat, came: int, now: float) -> None:
+    def _on_arrival(self, recovery: SelectiveRepeat, arrived: int, now: float) -> None:
         """Take in a NAK of selective repeat: a packet beyond the oldest one has arrived."""
-        if self.qp.state is not QpState.RTS or not self.una < came < self.high:
+        if self.qp.state is not QpState.RTS or not self.una < arrived < self.high:
             return
-        if recovery.on_sack(came, self.una, self.high):
+        if recovery.on_sack(arrived, self.una, self.high):
             self._sample = None
             self._timer.arm(now + self.qp.settings.ack_timeout)
         self.qp.wake()

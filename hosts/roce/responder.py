@@ -102,14 +102,15 @@ class RoceResponder(ReceiveHalf):
     def _keep(self, packet: RocePacket, seq: int) -> None:
         """Keep an early packet, and name it in a NAK; one beyond the window is dropped, and the NAK names none."""
         qp = self.qp
-        came = packet.psn if seq - self.expected < qp.settings.mpr_psns else None
-        if came is not None and seq not in self._early:
+        arrived = packet.psn if seq - self.expected < qp.settings.mpr_psns else None
+        if arrived is not None and seq not in self._early:
             packet.view = memoryview(bytes(packet.view))  # the frame's memory may be reused
             if self._early is _NONE_EARLY:
                 self._early = {}
             self._early[seq] = packet
         qp.stats.nacks_sent += 1
-        qp.reply(packet.port, wire.Syndrome.NAK_SEQUENCE, wrap(self.expected + self.first_psn), self.msn, came=came)
+        psn = wrap(self.expected + self.first_psn)
+        qp.reply(packet.port, wire.Syndrome.NAK_SEQUENCE, psn, self.msn, arrived)
 
     def _begin(self, packet: RocePacket, now: float) -> bool:
         """Check that opcode and length fit the message so far; take in the fields of a first packet."""

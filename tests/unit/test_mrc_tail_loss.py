@@ -124,6 +124,6 @@ def test_questions_about_the_tail_go_through_all_planes_in_turn(order):
     prober = sim.hosts["h1"].verbs.qps[transfer.qa].prober
     planes = []
     for _ in range(8):
-        prober.tail(sim.now)
+        prober.request_sack(sim.now)
         planes += [plane for plane in (1, 2, 3, 4) if prober.has_probe(plane)]
     assert planes == [1, 2, 3, 4] * 2

@@ -1,4 +1,4 @@
-"""Probes of one QP: reliability probes of retired paths, and tail loss probes of a peer that does not respond.
+"""Reliability probes of one QP: path probes of retired EVs, and SACK probes of a peer that does not respond.
 
 docs/mrc-protocol.md §1.4.4 and §2.7: each ASSUMED_BAD EV is probed at an interval that doubles with every failure; it
 returns after K clean answers in a row, K doubling when it fails again soon. Probes ride the data class, use no PSN,
@@ -27,7 +27,7 @@ _MAX_OUTSTANDING: Final = 1024  # probes without an answer; the oldest are forgo
 
 
 class Outstanding:
-    """A probe without an answer so far: `path_test` True for a retired EV, False for a tail loss probe."""
+    """A probe without an answer so far: `path_test` True for a path probe, False for a SACK probe."""
 
     __slots__ = ("ev", "path_test", "sent_at")
 
@@ -45,19 +45,30 @@ class Prober:
     """Probes of one QP."""
 
     __slots__ = (
-        "_next_id", "_overdue", "_policy", "_qp", "_rtt", "_sent", "_slowest", "_tail_plane", "last_tail", "queued",
-        "tail_backoff", "tail_probe_due", "tail_rtt",
+        "_next_id",
+        "_overdue",
+        "_policy",
+        "_qp",
+        "_rtt",
+        "_sack_plane",
+        "_sent",
+        "_slowest",
+        "last_sack_probe",
+        "queued",
+        "sack_backoff",
+        "sack_probe_due",
+        "sack_probe_rtt",
     )  # fmt: skip
 
     def __init__(self, qp: MrcQueuePair) -> None:
         self._qp = qp
         self._policy = qp.settings.ev
         self._rtt = qp.settings.base_rtt
-        self.last_tail = float("-inf")
-        self.tail_backoff = 1  # doubles with each tail loss probe that is not answered
-        self.tail_probe_due = False
-        self.tail_rtt = 0.0  # of the last answered tail loss probe, until data gives a round-trip time
-        self._tail_plane = 0  # plane of the next tail loss probe
+        self.last_sack_probe = float("-inf")
+        self.sack_backoff = 1  # doubles with each SACK probe that is not answered
+        self.sack_probe_due = False
+        self.sack_probe_rtt = 0.0  # of the last answered SACK probe, until data gives a round-trip time
+        self._sack_plane = 0  # plane of the next SACK probe
         self.queued: dict[int, list[Ev]] = _NONE_QUEUED  # plane -> EVs whose probe waits for the port
         self._sent: dict[int, Outstanding] = _NONE_SENT
         self._overdue: dict[int, Outstanding] = _NONE_SENT  # timed out, but perhaps only late
@@ -95,31 +106,31 @@ class Prober:
         if ev.probing is not None:
             ev.probing.timer.cancel()
 
-    def next_tail_probe(self, last_progress: float, srtt: float) -> float:
-        """Return the time of the next tail loss probe: after an idle time that doubles up to the ACK timeout.
+    def next_sack_probe(self, last_progress: float, srtt: float) -> float:
+        """Return the time of the next SACK probe: after an idle time that doubles up to the ACK timeout.
 
         Probes that wait longer in the queues than the data before them are sent as slowly as they are answered: where
         ports count packets and not bytes they would fill the queue, and all data would be trimmed forever.
         """
         settings = self._qp.settings
-        quiet = settings.tail_probe_rtts * max(settings.base_rtt, srtt, self.tail_rtt)
-        longer = min(quiet * self.tail_backoff, max(quiet, settings.ack_timeout))
-        return max(last_progress + quiet, self.last_tail + longer)
+        quiet = settings.tail_probe_rtts * max(settings.base_rtt, srtt, self.sack_probe_rtt)
+        longer = min(quiet * self.sack_backoff, max(quiet, settings.ack_timeout))
+        return max(last_progress + quiet, self.last_sack_probe + longer)
 
-    def tail(self, now: float) -> None:
-        """Queue a tail loss probe; each takes the next usable plane."""
-        self.last_tail = now
+    def request_sack(self, now: float) -> None:
+        """Queue a SACK probe; each takes the next usable plane."""
+        self.last_sack_probe = now
         evs = self._qp.evs
         planes = sorted(plane for plane in evs.planes if evs.usable(plane)) or sorted(evs.planes)
-        self._tail_plane = next((plane for plane in planes if plane > self._tail_plane), planes[0])
-        self.tail_backoff = min(2 * self.tail_backoff, 1 << 20)
-        self.tail_probe_due = True
+        self._sack_plane = next((plane for plane in planes if plane > self._sack_plane), planes[0])
+        self.sack_backoff = min(2 * self.sack_backoff, 1 << 20)
+        self.sack_probe_due = True
         self._qp.urgent()
 
     def stop(self) -> None:
         """End all probes with the QP."""
-        self.tail_backoff = 1
-        self.tail_probe_due = False
+        self.sack_backoff = 1
+        self.sack_probe_due = False
         self.queued = _NONE_QUEUED
         self._sent = self._overdue = _NONE_SENT
         evs = self._qp.known_evs
@@ -178,11 +189,11 @@ class Prober:
     @property
     def waiting(self) -> bool:
         """True if a probe waits for a port."""
-        return self.tail_probe_due or bool(self.queued)
+        return self.sack_probe_due or bool(self.queued)
 
     def has_probe(self, plane: int) -> bool:
         """Return True if a probe waits for this plane."""
-        return bool(self.queued.get(plane)) or (self.tail_probe_due and plane == self._tail_plane)
+        return bool(self.queued.get(plane)) or (self.sack_probe_due and plane == self._sack_plane)
 
     def frame(self, plane: int, now: float) -> Frame | None:
         """Return the next probe of this plane."""
@@ -197,16 +208,16 @@ class Prober:
                     del self.queued[plane]
                 return self._build(ev, now, path_test=True)
         self.queued.pop(plane, None)
-        if not self.tail_probe_due or plane != self._tail_plane:
+        if not self.sack_probe_due or plane != self._sack_plane:
             return None
         if self._qp.requestor.in_flight:
             chosen = self._qp.evs.select(plane, now)
             if chosen is not None:
-                self.tail_probe_due = False
+                self.sack_probe_due = False
                 self._qp.stats.tail_probes += 1
                 return self._build(chosen, now, path_test=False)
         else:
-            self.tail_probe_due = False
+            self.sack_probe_due = False
         return None
 
     def _build(self, ev: Ev, now: float, path_test: bool) -> Frame:
@@ -234,7 +245,7 @@ class Prober:
         if probe.path_test:
             self._on_path_answer(probe, probe_id, mark, now)
         else:
-            self.tail_rtt = now - probe.sent_at
+            self.sack_probe_rtt = now - probe.sent_at
         return probe.sent_at
 
     def _on_path_answer(self, probe: Outstanding, probe_id: int, mark: int, now: float) -> None:

@@ -70,7 +70,7 @@ class LossRecovery:
     """Window, loss detector and round-trip times. Counts in unwrapped PSNs from 0."""
 
     __slots__ = (
-        "_answered_from", "_byte_time", "_full_nominal", "_longest_hold", "_newest", "_unstamped", "_verdict",
+        "_answered_from", "_byte_time", "_full_nominal", "_longest_hold", "_proven", "_unstamped", "_verdict",
         "loss", "rtt", "window",
     )  # fmt: skip
 
@@ -81,10 +81,12 @@ class LossRecovery:
         self._byte_time = byte_time  # serialization delay of one byte over a path, seconds
         self._full_nominal = full_nominal  # bytes of the link's full packet
         self._verdict = RecoveryVerdict()
-        self._newest: list[SentPacket] = []  # packets whose last copy this SACK proves to have arrived
+        self._proven: list[SentPacket] = []  # packets whose last copy this SACK proves to have arrived
         self._unstamped = not settings.timestamps
         self._longest_hold = int(IDLE_RTTS * settings.base_rtt * 1e6) + _SLACK
-        self._answered_from = inf  # packets sent before this may have come before the peer accepted any
+        self._answered_from = (
+            inf  # sending time of the oldest that was answered; before, the peer may not have been in RTR
+        )
 
     # --- SACK, ACK and NACK -----------------------------------------------------------------------
 
@@ -147,9 +149,9 @@ class LossRecovery:
     def _judge(self, shown: int, end: int, now: float) -> None:
         """Apply the loss rules; the SACK at hand shows seqs from `shown` to `end`."""
         loss, window, verdict = self.loss, self.window, self._verdict
-        for packet in self._newest:
+        for packet in self._proven:
             loss.arrived(packet, now)
-        self._newest.clear()
+        self._proven.clear()
         verdict.lost = loss.judge(window.oldest(), window.una, shown, end, now)
         if verdict.acked:
             loss.progress()
@@ -180,7 +182,7 @@ class LossRecovery:
                 self._spurious(packet)
             if last_copy and not (packet.state is _ACKED and packet.settled):
                 packet.settled = True
-                self._newest.append(packet)
+                self._proven.append(packet)
         known = packet.state is _ACKED
         if not known:
             self._ack([packet], now)
@@ -198,7 +200,7 @@ class LossRecovery:
         """Mark packets as arrived, each by any of its copies."""
         if not packets:
             return
-        verdict, newest = self._verdict, self._newest
+        verdict, newest = self._verdict, self._proven
         for packet in packets:
             if packet.state is _FLIGHT:
                 if packet.sends == 1:

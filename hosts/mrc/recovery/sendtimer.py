@@ -1,6 +1,6 @@
-"""Timer of one requestor: ACK timeouts, tail loss probes, reliability probes.
+"""Timer of one requestor: ACK timeouts, tail loss probes, SACK probes.
 
-One timer fires at the earliest of the three. A peer that responds to none of two reliability probes is unresponsive:
+One timer fires at the earliest of the three. A peer that responds to none of two SACK probes is unresponsive:
 its QP leaves the window of the destination to the other QPs.
 
 Tail loss probes are those of RFC 8985: no packet follows the last one of a flow, so none could show it lost. After a
@@ -55,9 +55,9 @@ class SendTimer(Timer):
         self.arm(max(now, at))
 
     def _probe_at(self) -> float:
-        """Return the time of the next reliability probe."""
+        """Return the time of the next SACK probe, a reliability probe for want of SACKs."""
         requestor = self._requestor
-        return requestor.qp.prober.next_tail_probe(requestor.last_progress, self._rtt.srtt)
+        return requestor.qp.prober.next_sack_probe(requestor.last_progress, self._rtt.srtt)
 
     def _tail_probe_at(self, oldest: float) -> float:
         """Return the time of the next tail loss probe; `oldest` is when the oldest packet in flight was sent."""
@@ -78,11 +78,11 @@ class SendTimer(Timer):
             self._probe_tail(now)
         if requestor.in_flight and now >= self._probe_at():
             prober = requestor.qp.prober
-            if prober.tail_backoff > 1 and not requestor.unresponsive:  # two probes without a response
+            if prober.sack_backoff > 1 and not requestor.unresponsive:  # two probes without a response
                 requestor.unresponsive = True
                 requestor.in_flight_bytes.detach()
                 requestor.window_opened(now)
-            prober.tail(now)
+            prober.request_sack(now)
         self.plan(now)
 
     def _expire(self, now: float) -> bool:

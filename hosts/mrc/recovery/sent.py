@@ -107,5 +107,5 @@ class SentPacket:
         self.lost_ev: Ev | None = None  # path on which it was last declared lost
         self.lost_by = ""  # rule that last declared it lost
         self.settled = False  # the copy that arrived is known
-        self.disproved = False  # it is known that its last copy was not lost
+        self.disproved = False  # the loss that was declared last has proved wrong
         self.sampled = False  # its last copy gave a round-trip time

@@ -27,15 +27,15 @@ class Flowlet(PathSelection):
     def __init__(self, rng: random.Random, gap_rtts: float = 0.5) -> None:
         self._rng = rng
         self._gap_rtts = gap_rtts
-        self._now: dict[int, tuple[Ev, float]] = {}  # by plane: the EV in use, and the time of its last packet
+        self._current: dict[int, tuple[Ev, float]] = {}  # by plane: the EV in use, and the time of its last packet
 
     def choose(self, active: list[Ev], avoid: Ev | None, now: float) -> Ev:
         """Return the EV in use, or draw a new one after a gap."""
         plane = active[0].plane
-        ev, last = self._now.get(plane, (None, 0.0))
+        ev, last = self._current.get(plane, (None, 0.0))
         if ev is None or ev is avoid or not ev.active or now - last > self._gap_rtts * self.base_rtt:
             ev = drawn(self._rng, active, avoid)
-        self._now[plane] = ev, now
+        self._current[plane] = ev, now
         return ev
 
 
