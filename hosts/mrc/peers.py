@@ -12,7 +12,7 @@ from mrclab.hosts.mrc.cc import PathFacts, Qpcc, controller, path_facts
 from mrclab.hosts.mrc.evs.paths import Ends, EvRoute
 from mrclab.hosts.mrc.evs.plane import pick
 from mrclab.hosts.mrc.packets.packet import MrcCodec
-from mrclab.hosts.mrc.settings import MrcQpSettings, usual_settings
+from mrclab.hosts.mrc.settings import MrcQpSettings
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.packets.path import cable_macs
 from mrclab.topo import srv6
@@ -48,18 +48,13 @@ _RECENT_RTTS: Final = 2.0  # data must have arrived by a plane this recently for
 class OwnSide:
     """Parts common to a host's paths and QPs, whatever the peer."""
 
-    __slots__ = ("_settings", "address", "facts", "macs", "planes")
+    __slots__ = ("address", "facts", "macs", "planes")
 
     def __init__(self, config: NodeConfig) -> None:
-        self._settings: IdentityCache[MrcQpSettings] = IdentityCache(64)
         self.facts: IdentityCache[PathFacts] = IdentityCache(64)
         self.address = srv6.from_text(config.host.address)
         self.macs = {port.plane: (port.number, cable_macs(port)) for port in config.ports}  # by plane
         self.planes = plane_mask(config)
-
-    def usual_settings(self, config: NodeConfig, template: Template) -> MrcQpSettings:
-        """Return the settings of a QP without attributes of its own: those that all hosts share, found at once."""
-        return self._settings.get((config, template), (), lambda: usual_settings(config, template))
 
 
 class Peer:

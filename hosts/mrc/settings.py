@@ -56,13 +56,11 @@ _MIN_MTU: Final = 256
 def qp_settings(config: NodeConfig, template: Template, **overrides: Any) -> MrcQpSettings:
     """Return the defaults of the node config for a destination, with `overrides`: fields of TransportSection.
 
-    EINVAL for an unknown name, and for a value that the node config does not allow.
+    Without overrides it is one object for all destinations with equal defaults. EINVAL for an unknown name, and for a
+    value that the node config does not allow.
     """
-    return _build(config, template, overrides) if overrides else usual_settings(config, template)
-
-
-def usual_settings(config: NodeConfig, template: Template) -> MrcQpSettings:
-    """Return the defaults of the node config for a destination, one object for all destinations with equal ones."""
+    if overrides:
+        return _build(config, template, overrides)
     section, profiles = config.transport, config.ev_profiles
     rest = config.path_mtu, template.base_rtt, _least_reorder(config, template)
     return _shared.get((section, profiles), rest, lambda: _build(config, template, {}))

@@ -14,8 +14,8 @@ from typing import Final
 from mrclab.hosts.rdma.errors import VerbsError
 
 
-class QpState(Enum):
-    """State of a QP."""
+class QpState(str, Enum):
+    """State of a QP. A str, as the hash of any other member of an enum is a function in Python."""
 
     RESET = "RESET"
     INIT = "INIT"
@@ -32,27 +32,14 @@ TRANSITIONS: Final[dict[tuple[QpState, QpState], frozenset[str]]] = {
     (QpState.RTS, QpState.RTS): frozenset(),
 }
 
-_OF_ANY_PEER: Final = frozenset(
-    {"qpn", "psn", "mpr", "wimm"}
-)  # what a `local_info` says; not every transport needs all
-
-
-_NONE: Final[frozenset[str]] = frozenset()
-
-
-def _required(state: QpState, target: QpState) -> frozenset[str] | None:
-    """Return the names that a step requires. Compared by identity: an enum member's hash is a Python function."""
-    if target is QpState.RESET or target is QpState.ERROR:
-        return _NONE
-    for (begin, end), names in TRANSITIONS.items():
-        if begin is state and end is target:
-            return names
-    return None
+_OF_ANY_PEER: Final = frozenset({"qpn", "psn", "mpr", "wimm"})
+"""Attributes that a `local_info` has; not every transport needs all."""
 
 
 def check_transition(state: QpState, target: QpState, given: Set[str], of_peer: Collection[str]) -> None:
     """EINVAL for a transition that does not exist, or has missing or extra attributes; RTR also needs `of_peer`."""
-    required = _required(state, target)
+    anywhere = target is QpState.RESET or target is QpState.ERROR
+    required = frozenset() if anywhere else TRANSITIONS.get((state, target))
     if required is None:
         raise VerbsError("EINVAL", f"a QP cannot go from {state.value} to {target.value}")
     if target is not QpState.RTR and required == given:

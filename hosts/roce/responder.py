@@ -86,31 +86,31 @@ class RoceResponder(ReceiveHalf):
             qp.acknowledge(packet.port)
 
     def _out_of_order(self, packet: RocePacket, seq: int) -> None:
-        """Acknowledge a duplicate again; send one NAK per gap for an early packet."""
+        """Acknowledge a duplicate again; send a NAK per gap, or with selective repeat for each early packet."""
         if seq < self.expected:
             self.qp.stats.duplicate_packets += 1
             self.qp.acknowledge(packet.port)
             return
-        self.qp.stats.out_of_order += 1
-        if self._keeps_early and not self._nak_sent:
-            self._keep(packet, seq)
-        elif not self._nak_sent:
-            self._nak_sent = True
-            self.qp.stats.nacks_sent += 1
-            self.qp.reply(packet.port, wire.Syndrome.NAK_SEQUENCE, wrap(self.expected + self.first_psn), self.msn)
+        stats = self.qp.stats
+        stats.out_of_order += 1
+        if self._nak_sent:
+            return
+        self._nak_sent = not self._keeps_early
+        arrived = packet.psn if self._keeps_early and self._keep(packet, seq) else None
+        stats.nacks_sent += 1
+        psn = wrap(self.expected + self.first_psn)
+        self.qp.reply(packet.port, wire.Syndrome.NAK_SEQUENCE, psn, self.msn, arrived)
 
-    def _keep(self, packet: RocePacket, seq: int) -> None:
-        """Keep an early packet, and name it in a NAK; one beyond the window is dropped, and the NAK names none."""
-        qp = self.qp
-        arrived = packet.psn if seq - self.expected < qp.settings.mpr_psns else None
-        if arrived is not None and seq not in self._early:
+    def _keep(self, packet: RocePacket, seq: int) -> bool:
+        """Keep an early packet, which its NAK names then; False if it is beyond the window, and dropped."""
+        if seq - self.expected >= self.qp.settings.mpr_psns:
+            return False
+        if seq not in self._early:
             packet.view = memoryview(bytes(packet.view))  # the frame's memory may be reused
             if self._early is _NONE_EARLY:
                 self._early = {}
             self._early[seq] = packet
-        qp.stats.nacks_sent += 1
-        psn = wrap(self.expected + self.first_psn)
-        qp.reply(packet.port, wire.Syndrome.NAK_SEQUENCE, psn, self.msn, arrived)
+        return True
 
     def _begin(self, packet: RocePacket, now: float) -> bool:
         """Check that opcode and length fit the message so far; take in the fields of a first packet."""

@@ -119,7 +119,7 @@ MUTANTS: Final = (
     Mutant("a NIC port sends faster than its link", "sim/nic.py", "        port.free_at = now + serialization_ticks(size, port.bits_per_second)\n", "        port.free_at = now\n", ("sim_nic",)),
     Mutant("a dead switch comes back with its counters", "sim/switches/switch.py", "        self.erase()\n        self._clear_counters()\n", "        self.erase()\n", ("sim_faults",)),
     # --- RoCE ---------------------------------------------------------------------------------------------------------
-    Mutant("each packet of a gap draws a NAK", "hosts/roce/responder.py", "        elif not self._nak_sent:\n            self._nak_sent = True\n", "        else:\n            self._nak_sent = True\n", ("roce_endpoint",)),
+    Mutant("each packet of a gap draws a NAK", "hosts/roce/responder.py", "        if self._nak_sent:\n            return\n        self._nak_sent = not", "        self._nak_sent = not", ("roce_endpoint",)),
     Mutant("a duplicate is not acknowledged again", "hosts/roce/responder.py", "            self.qp.stats.duplicate_packets += 1\n            self.qp.acknowledge(packet.port)\n", "            self.qp.stats.duplicate_packets += 1\n", ("roce_endpoint",)),
     Mutant("every mark draws a CNP", "hosts/roce/responder.py", "        if now - self._cnp_at >= self._cnp_interval:\n", "        if True:\n", ("roce_endpoint",)),
     Mutant("an ACK that overtakes the resending is ignored", "hosts/roce/requestor.py", "        if self.next < until:  # retransmitted although the first copy arrived\n            self.next = until\n", "        if False:\n            self.next = until\n", ("roce_endpoint",)),

@@ -6,12 +6,12 @@ marks of samples and records; the control interface shows them, and SKIP, as GOO
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Final
 
 
-class EvState(Enum):
-    """State of one EV."""
+class EvState(str, Enum):
+    """State of one EV. A str, as the hash of any other member of an enum is a function in Python."""
 
     GOOD = "GOOD"
     SKIP = "SKIP"
@@ -19,7 +19,7 @@ class EvState(Enum):
     DENIED = "DENIED"
 
 
-class EvInput(Enum):
+class EvInput(IntEnum):
     """Input to the state machine of one EV."""
 
     MARKED = 0  # ECN mark or trimmed packet
@@ -48,11 +48,5 @@ TRANSITIONS: Final[dict[tuple[EvState, EvInput], EvState]] = {
 
 
 def next_state(state: EvState, given: EvInput) -> EvState | None:
-    """Return the state that follows; None where the input has no effect.
-
-    Compared by identity: the hash of a member of an enum is a function in Python.
-    """
-    for (begin, expected), end in TRANSITIONS.items():
-        if begin is state and expected is given:
-            return end
-    return None
+    """Return the state that follows; None where the input has no effect."""
+    return TRANSITIONS.get((state, given))
