@@ -56,7 +56,7 @@ MUTANTS: Final = (
     Mutant("ALWAYS_SKIP is taken for SKIP_ONCE", _REQ, "        if sack.mark == _ALWAYS_SKIP:\n            qp.evs.lost(ev, now, \"responder\")", "        if sack.mark == _ALWAYS_SKIP:\n            pass", ("mrc_receivelimits",)),
     Mutant("a spurious loss leaves its path retired", _REQ, "            self.qp.evs.restore(ev, now, reason)\n", "            pass\n", ("mrc_reordering", "mrc_jitter", "mrc_endpoint")),
     Mutant("R never widens", _RECOVERY, "            self.loss.spurious(packet.lost_by)\n", "            pass\n", ("mrc_reordering", "mrc_jitter")),
-    Mutant("the time rule does not wait for reordering", _LOSS, "        return self.reorder_rtts * self.rtt_base\n", "        return 0.0\n", ("mrc_loss",)),
+    Mutant("the time rule does not wait for reordering", _LOSS, "self.newest_arrived - self.reorder_rtts * self.rtt_base\n", "self.newest_arrived\n", ("mrc_loss",)),
     Mutant("the same-EV rule suspects nobody", _LOSS, "and self._same_ev and not _stale(entry):", "and False:", ("mrc_loss",)),
     Mutant("suspects have no grace", _LOSS, "limit = now - self.grace_rtts * self.rtt_base", "limit = now", ("mrc_loss",)),
     Mutant("what no SACK shows missing is lost at once", _LOSS, "        if shown <= seq < end or seq == una:\n", "        if True:\n", ("mrc_loss",)),
