@@ -79,6 +79,14 @@ def test_programs_that_end_well_leave_their_output_their_files_and_their_qps(tmp
     assert (tmp_path / "log" / "theirs-1-h3.log").read_text() == "listening\n"
 
 
+def test_only_regular_files_are_taken_into_the_results(tmp_path, monkeypatch):
+    monkeypatch.setitem(
+        globals(), "TEXT", TEXT.replace("*.txt", "*").replace("echo to", "mkdir $MRCLAB_FILES/d; echo to")
+    )
+    driven(tmp_path, monkeypatch, 0)
+    assert {path.name for path in (tmp_path / "log").glob("theirs-[a-z]*")} == {"theirs-said.txt"}
+
+
 def test_a_program_that_fails_fails_the_traffic_and_says_how(tmp_path, monkeypatch):
     world, made = driven(tmp_path, monkeypatch, 4)
     assert re.search(r"^h1: sh -c .* ended with status 4", made.outcome["error"])
@@ -92,6 +100,8 @@ def test_a_program_that_fails_fails_the_traffic_and_says_how(tmp_path, monkeypat
         (("ready: listen", 'ready: "("'), "not a regular expression"),
         (("exit STATUS'", "exit"), "quotation"),
         (("files:", "qps: 2\n    files:"), "makes its QPs by itself"),
+        (("*.txt", "/tmp/*"), "'/tmp/*' is not a pattern of files in $MRCLAB_FILES"),
+        (("*.txt", "../*"), "'../*' is not a pattern of files in $MRCLAB_FILES"),
     ],
 )
 def test_a_mistake_is_named(tmp_path, change, said):

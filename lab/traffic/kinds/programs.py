@@ -2,6 +2,7 @@
 
 import itertools
 import shlex
+from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -18,6 +19,13 @@ def _check_command(command: str) -> str:
     if not shlex.split(command):  # ValueError for an unclosed quote
         raise ValueError("the command is empty")
     return command
+
+
+def _check_pattern(pattern: str) -> str:
+    parts = PurePosixPath(pattern).parts
+    if not parts or parts[0] == "/" or ".." in parts or any("**" in part and part != "**" for part in parts):
+        raise ValueError(f"{pattern!r} is not a pattern of files in $MRCLAB_FILES; write, for example, '*.csv'")
+    return pattern
 
 
 Command = Annotated[str, Field(min_length=1), AfterValidator(_check_command)]
@@ -62,7 +70,7 @@ class Programs(TrafficBase):
     kind: Literal["program"]
     programs: list[ProgramSpec] = Field(default=[], description="programs, in the order of their start")
     ranks: RanksSpec | None = Field(default=None, description="one job with a rank on every host")
-    files: list[str] = Field(
+    files: list[Annotated[str, AfterValidator(_check_pattern)]] = Field(
         default=[], description="patterns of what they leave in $MRCLAB_FILES, taken into the results, e.g. ['*.csv']"
     )
 

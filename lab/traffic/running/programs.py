@@ -6,6 +6,7 @@ found while they live, and written with the record of the start once known.
 
 import re
 import shlex
+import shutil
 import subprocess
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -107,7 +108,7 @@ class RunningPrograms(Running):
             if not re.search(last.spec.ready or "", last.printed()):
                 too_long = self._world.now > last.began + _READY_LIMIT * self._lab.slowness.stretch
                 if last.process.poll() is not None or too_long:
-                    self._error = f"{last.spec.host}: {last.spec.command} did not say {last.spec.ready!r}"
+                    self._error = f"{last.spec.host}: {last.spec.command} did not print {last.spec.ready!r}"
                 return
             self._launch()
 
@@ -212,10 +213,11 @@ class RunningPrograms(Running):
             )
 
     def _collect(self) -> None:
-        """Collect the files of the programs beside their output."""
+        """Copy the files of the programs next to their output; folders, links and pipes are left out."""
         for pattern in self.entry.files:
             for path in sorted(self._folder.glob(pattern)):
-                (self._lab.run_dir / "log" / f"{self.name}-{path.name}").write_bytes(path.read_bytes())
+                if path.is_file() and not path.is_symlink():
+                    shutil.copyfile(path, self._lab.run_dir / "log" / f"{self.name}-{path.name}")
 
     def bad_paths(self, rows: Mapping[str, list[dict[str, Any]]]) -> int:
         """Return 0: their QPs end with them."""
