@@ -78,9 +78,8 @@ class Flight:
         """True if it carries ECN-CE."""
         return self.data[h.INNER_AT + 1] >> 4 & 3 == 3
 
-    def changed(self, serial: int, data: bytes | None = None) -> Flight:
-        """A copy, or the frame as changed by a switch."""
-        data = self.data if data is None else data
+    def changed(self, serial: int, data: bytes) -> Flight:
+        """Return the frame with other bytes, as a switch changes it, or the same ones."""
         return flight(serial, self.source, self.destination, self.plane, self.port, data, self.due)
 
     def __str__(self) -> str:
