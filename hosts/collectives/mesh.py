@@ -42,6 +42,18 @@ _CQ_ENTRIES: Final = 1 << 14
 _NOTICE_BYTES: Final = 1024  # bytes of a notice
 
 
+def environment_setting(name: str, default: float, most: float) -> float:
+    """Return the number in an environment variable, at least 1; ValueError names the variable."""
+    text = os.environ.get(name, str(default))
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 1 <= number <= most:
+        raise ValueError(f"{name} {text!r} is not a number from 1 to {most:g}; correct it, or unset it")
+    return number
+
+
 class Rendezvous(Protocol):
     """Key-value store, such as PyTorch's, in which ranks find each other. `get` waits for the key."""
 

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from mrclab.hosts.collectives.algorithms import Collective
-from mrclab.hosts.collectives.mesh import Mesh
+from mrclab.hosts.collectives.mesh import Mesh, environment_setting
 from mrclab.hosts.collectives.operation import CollectiveError, MeshOperation
 from mrclab.torch.work import MrcError, MrcWork, MrcWorks, as_torch
 
@@ -31,8 +31,9 @@ def _join(rank: int) -> Mesh:
     with _lock:
         if _mesh is None:
             host = os.environ.get("MRCLAB_HOST", "unknown host")
+            lanes = int(environment_setting("MRCLAB_QPS", 1, 64))
+            silence = environment_setting("MRCLAB_SILENCE", 15, 1e6)
             try:
-                lanes, silence = int(os.environ.get("MRCLAB_QPS", "1")), float(os.environ.get("MRCLAB_SILENCE", "15"))
                 _mesh = Mesh(rank, host, lanes, silence)
             except OSError as error:
                 remedy = "start the rank on a host of the lab: mrclab train, or mrclab exec HOST --"

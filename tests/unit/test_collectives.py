@@ -13,6 +13,7 @@ from verbs_ground import Ground, build, needs_compiler
 
 from mrclab.hosts.collectives import algorithms, steps
 from mrclab.hosts.collectives.algorithms import SEGMENT, Collective
+from mrclab.hosts.collectives.mesh import environment_setting
 
 PROGRAM = Path(__file__).with_name("collective_rank.py")
 
@@ -234,3 +235,12 @@ def test_a_rank_that_fails_ends_the_collective_on_all_others_with_the_reason(ran
             continue
         assert f"failed on rank {rank} (h{rank + 1})" in text
     assert any(words in text for text in said), said
+
+
+@pytest.mark.parametrize("text", ["two", "0", "65", "nan", ""])
+def test_a_setting_that_is_no_number_is_named_with_its_variable(monkeypatch, text):
+    monkeypatch.setenv("MRCLAB_QPS", text)
+    with pytest.raises(ValueError, match=f"MRCLAB_QPS '{text}' is not a number from 1 to 64; correct it, or unset it"):
+        environment_setting("MRCLAB_QPS", 1, 64)
+    monkeypatch.delenv("MRCLAB_QPS")
+    assert environment_setting("MRCLAB_QPS", 1, 64) == 1
