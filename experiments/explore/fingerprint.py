@@ -367,8 +367,8 @@ class Fingerprint:
 
 
 _RULES: Final[dict[tuple[str, str], Callable[[Fingerprint, Any, Any], None]]] = {
-    ("LossDetector", "_ranked"): Fingerprint.entries,
-    ("LossDetector", "_passed"): Fingerprint.entries,
+    ("LossDetector", "_unexamined"): Fingerprint.entries,
+    ("LossDetector", "_examined"): Fingerprint.entries,
     ("LossDetector", "_suspects"): Fingerprint.suspects,
     ("LossDetector", "_unshown"): Fingerprint.unshown,
     ("LossDetector", "retries"): Fingerprint.retries,

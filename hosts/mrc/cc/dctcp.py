@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 from mypy_extensions import mypyc_attr
 
 from mrclab.hosts.mrc.cc import CONTROLS, PathFacts
-from mrclab.hosts.mrc.cc.windowed import Aimd
+from mrclab.hosts.mrc.cc.windowed import AimdWindow
 from mrclab.topo.config.registry import Setting
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Dctcp(Aimd):
+class Dctcp(AimdWindow):
     """DCTCP: once per RTT the window is cut by half the mean share of marked bytes, else it grows by a packet."""
 
     name: ClassVar[str] = "dctcp"

@@ -51,16 +51,13 @@ class NsccParameters:
 
 
 def parameters(facts: PathFacts, **config: Any) -> NsccParameters:
-    """The defaults for a path, with `config` over them."""
-    return _parameters(facts, config) if config else _defaults(facts)
+    """Return the defaults for a path, with `config` over them."""
+    return _parameters(facts, tuple(config.items()))
 
 
 @functools.lru_cache(256)
-def _defaults(facts: PathFacts) -> NsccParameters:
-    return _parameters(facts, {})
-
-
-def _parameters(facts: PathFacts, config: dict[str, Any]) -> NsccParameters:
+def _parameters(facts: PathFacts, given: tuple[tuple[str, Any], ...]) -> NsccParameters:
+    config = dict(given)
     base_rtt = config.get("base_rtt", facts.longest_rtt or facts.base_rtt)
     bdp = facts.bdp * base_rtt / facts.base_rtt
     a = bdp / facts.mtu / _REFERENCE_PACKETS

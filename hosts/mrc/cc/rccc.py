@@ -118,14 +118,11 @@ class Rccc(CongestionController):
         """Return the target if it is to be sent (with `again` also if it was sent before), else 0."""
         target = self.target
         moved = target - self._sent_target
-        if target <= self.granted or (moved < _REQUEST_WINDOWS * self.most and not again and not self._is_last(moved)):
+        covers_backlog = moved > 0 and self.backlog <= self.most
+        if target <= self.granted or (moved < _REQUEST_WINDOWS * self.most and not again and not covers_backlog):
             return 0.0
         self._sent_target = max(target, self._sent_target)
         return self._sent_target
-
-    def _is_last(self, moved: float) -> bool:
-        """Return True if the request covers the rest of the backlog."""
-        return moved > 0 and self.backlog <= self.most
 
     def grant(self, total: float) -> bool:
         """Take in the receiver's total grant; return True if it has grown."""

@@ -15,7 +15,7 @@ from typing import ClassVar
 from mypy_extensions import mypyc_attr
 
 from mrclab.hosts.mrc.cc import CONTROLS, PathFacts
-from mrclab.hosts.mrc.cc.windowed import Aimd
+from mrclab.hosts.mrc.cc.windowed import AimdWindow
 from mrclab.topo.config.registry import Setting
 
 _TARGET_RTTS = 2.0
@@ -23,7 +23,7 @@ _RANGE_TARGETS = 5.0
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Swift(Aimd):
+class Swift(AimdWindow):
     """Swift: additive increase below a target delay, decrease in proportion to the excess above it, once per RTT."""
 
     name: ClassVar[str] = "swift"

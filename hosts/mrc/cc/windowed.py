@@ -37,7 +37,7 @@ class Windowed(CongestionController):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Aimd(Windowed):
+class AimdWindow(Windowed):
     """Additive increase, multiplicative decrease: `ai` packets more per RTT, and one cut per RTT at most.
 
     A loss or a trimmed packet takes the share `loss_cut` of the window.

@@ -99,7 +99,7 @@ class EvSet:
         """Return the EV with this value that packets have used."""
         return self._by_value.get(value)
 
-    def weigh(self, rates: Mapping[int, float]) -> None:
+    def weight_planes(self, rates: Mapping[int, float]) -> None:
         """Weight planes by their rates: packets of slow planes count for more, in sixtieths."""
         fastest = max(rates.values())
         for number, plane in self._planes.items():

@@ -55,11 +55,8 @@ def ev_set(qp: MrcQueuePair, drawn: array[int] | None) -> EvSet:
     """Return the set of the QP's EV profile if it has one, else one of the uplinks `drawn`, or drawn now."""
     made = _ev_set(qp, drawn)
     s, config = qp.settings, qp.endpoint.config
-    weighs = False
-    for port in config.ports:
-        weighs = weighs or port.rate is not None
-    if weighs:
-        made.weigh({port.plane: config.weight(port) for port in config.ports})
+    if any(port.rate is not None for port in config.ports):
+        made.weight_planes({port.plane: config.weight(port) for port in config.ports})
     made.selection = path_selection(s.path_selection, qp.endpoint.rng, s.path_config, s.base_rtt)
     return made
 

@@ -40,8 +40,8 @@ class LossDetector:
         self._settings = settings
         self._same_ev = settings.same_ev_rule and settings.sack_loss
         self._by_time = settings.sack_loss
-        self._ranked: deque[Entry] = EMPTY_QUEUE  # in flight, not yet examined by the time rule
-        self._passed: deque[Entry] = EMPTY_QUEUE  # older ones in flight: examined, and not yet covered by a SACK
+        self._unexamined: deque[Entry] = EMPTY_QUEUE  # in flight, not yet examined by the time rule
+        self._examined: deque[Entry] = EMPTY_QUEUE  # older, in flight: examined, and not yet covered by a SACK
         self.rtt_base = settings.base_rtt
         self.reorder_rtts = settings.reorder_rtts
         self.newest_arrived = -1.0  # sending time of the latest packet known to have arrived
@@ -60,9 +60,9 @@ class LossDetector:
     def sent(self, packet: SentPacket) -> None:
         """Add a packet that is sent (order, EV and time are set)."""
         entry: Any = (packet.order, packet)  # Any: one object for both queues in the compiled form, too
-        if self._ranked is EMPTY_QUEUE:
-            self._ranked = deque()
-        self._ranked.append(entry)
+        if self._unexamined is EMPTY_QUEUE:
+            self._unexamined = deque()
+        self._unexamined.append(entry)
         fifo = packet.ev.fifo
         if fifo is NO_COPIES:
             fifo = packet.ev.fifo = []
@@ -89,8 +89,8 @@ class LossDetector:
 
     def clear(self) -> None:
         """Nothing is in flight any more."""
-        self._passed.clear()
-        self._ranked.clear()
+        self._examined.clear()
+        self._unexamined.clear()
         self._suspects.clear()
         self._unshown.clear()
 
@@ -135,11 +135,11 @@ class LossDetector:
         if suspects:
             limit = now - self.grace_rtts * self.rtt_base
             while suspects and suspects[0][0] <= limit:
-                self._weigh(suspects.popleft()[1], "same-ev", una, shown, end, found)
+                self._suspect(suspects.popleft()[1], "same-ev", una, shown, end, found)
         if self._by_time:
             self._overdue(oldest, una, shown, end, found)
         if self._unshown:
-            self._look_up(una, shown, end, found)
+            self._confirm(una, shown, end, found)
         return found
 
     def _overdue(
@@ -147,19 +147,19 @@ class LossDetector:
     ) -> None:
         """Apply the time rule; a suspect that no SACK covers for long is lost as well."""
         limit = self.newest_arrived - self.reorder_rtts * self.rtt_base
-        ranked = self._ranked
-        if ranked and ranked[0][1].sent_at <= limit:
-            for entry in _take_older(ranked, limit):
-                if not self._weigh(entry, "time", una, shown, end, found):
-                    if self._passed is EMPTY_QUEUE:
-                        self._passed = deque()
-                    self._passed.append(entry)
-        if self._passed:
-            found += [(p, "time") for _, p in _take_older(self._passed, limit - _UNSHOWN_RTTS * self.rtt_base)]
+        unexamined = self._unexamined
+        if unexamined and unexamined[0][1].sent_at <= limit:
+            for entry in _take_older(unexamined, limit):
+                if not self._suspect(entry, "time", una, shown, end, found):
+                    if self._examined is EMPTY_QUEUE:
+                        self._examined = deque()
+                    self._examined.append(entry)
+        if self._examined:
+            found += [(p, "time") for _, p in _take_older(self._examined, limit - _UNSHOWN_RTTS * self.rtt_base)]
         if oldest is not None and oldest.state is _FLIGHT and oldest.sent_at <= limit:
             found.append((oldest, "time"))  # skipped while no SACK could cover it
 
-    def _weigh(
+    def _suspect(
         self, entry: Entry, rule: str, una: int, shown: int, end: int, found: list[tuple[SentPacket, str]]
     ) -> bool:
         """Suspect this transmission: it is lost if the current SACK shows it missing, else a later SACK decides."""
@@ -173,7 +173,7 @@ class LossDetector:
         self._unshown.setdefault(seq >> _BLOCK_BITS, []).append((entry, rule))
         return False
 
-    def _look_up(self, una: int, shown: int, end: int, found: list[tuple[SentPacket, str]]) -> None:
+    def _confirm(self, una: int, shown: int, end: int, found: list[tuple[SentPacket, str]]) -> None:
         """Return suspects that earlier SACKs did not cover and this one shows missing."""
         unshown = self._unshown
         first, last = shown >> _BLOCK_BITS, end - 1 >> _BLOCK_BITS
@@ -203,12 +203,12 @@ class LossDetector:
     def timed_out(self, now: float) -> list[SentPacket]:
         """Return packets whose local ACK timeout has passed."""
         limit = now - self.timeout + ROUNDING
-        return [packet for queue in (self._passed, self._ranked) for _, packet in _take_older(queue, limit)]
+        return [packet for queue in (self._examined, self._unexamined) for _, packet in _take_older(queue, limit)]
 
     def oldest(self, most: int, limit: float) -> list[SentPacket]:
         """Return the oldest packets in flight, up to `limit` and `most` of them; they stay in their queues."""
         found: list[SentPacket] = []
-        for queue in (self._passed, self._ranked):
+        for queue in (self._examined, self._unexamined):
             for entry in queue:
                 if len(found) == most or entry[1].sent_at > limit + ROUNDING:
                     break
@@ -223,12 +223,12 @@ class LossDetector:
 
     def next_timeout(self) -> float | None:
         """Return the time at which the oldest packet in flight times out."""
-        oldest = _head(self._passed) if self._passed else None
+        oldest = _head(self._examined) if self._examined else None
         if oldest is None:
-            oldest = _head(self._ranked)
+            oldest = _head(self._unexamined)
         if oldest is not None:
             return oldest.sent_at + self.timeout
-        self._passed = self._ranked = EMPTY_QUEUE
+        self._examined = self._unexamined = EMPTY_QUEUE
         return None
 
     def progress(self) -> None:
