@@ -30,14 +30,16 @@ ONE, OTHER = "t0-p1-1", "t1-p1-1"
 def lab(request: pytest.FixtureRequest) -> Iterator[ControlledLab]:
     with controlled_lab("-depth", request.param, planes=1, t1s=1) as made:
         made.start_controller()
-        with made.emulation.queue_depths() as depths:  # all answer when the controller has loaded their program
+        with closing(
+            made.emulation.queue_depths()
+        ) as depths:  # all answer when the controller has loaded their program
             sample_until(made, depths, lambda told: len(told) == len(made.fabric.switches))
         yield made
 
 
 @pytest.fixture
 def depths(lab: ControlledLab) -> Iterator[QueueDepths]:
-    with lab.emulation.queue_depths() as made:
+    with closing(lab.emulation.queue_depths()) as made:
         yield made
 
 

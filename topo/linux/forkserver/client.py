@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, TypeAlias
 
 from mrclab.rpc import peers
 from mrclab.topo.linux import processes
@@ -28,31 +28,6 @@ _LOOK = 0.1  # seconds between two checks of a server that has not responded
 _SILENCE = 5.0  # seconds of an idle server, without CPU time, after which it is given up
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _STOPPED, _WANTS_CPU = "T", "R"  # states of a process in /proc
-
-
-class Process(Protocol):
-    """A child of the lab; `subprocess.Popen` is one."""
-
-    pid: int
-
-    @property
-    def returncode(self) -> int | None:
-        """Exit status as in subprocess: negative for a signal; None while it runs."""
-
-    def poll(self) -> int | None:
-        """Check the process, and return its exit status."""
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait until it has ended; subprocess.TimeoutExpired."""
-
-    def send_signal(self, sig: int, /) -> None:
-        """Signal it, unless it has ended."""
-
-    def terminate(self) -> None:
-        """SIGTERM."""
-
-    def kill(self) -> None:
-        """SIGKILL."""
 
 
 class Forked:
@@ -98,6 +73,10 @@ class Forked:
     def kill(self) -> None:
         """SIGKILL."""
         self.send_signal(signal.SIGKILL)
+
+
+Process: TypeAlias = Forked | subprocess.Popen[bytes]
+"""A child of the lab."""
 
 
 class ForkServer:

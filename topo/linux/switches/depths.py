@@ -52,12 +52,6 @@ class QueueDepths:
         self._connections = [_DepthConnection(name, query, self._selector) for name, query in queries.items()]
         self.switches = tuple(queries)
 
-    def __enter__(self) -> "QueueDepths":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def sample(self) -> dict[str, DepthReply]:
         """Return the report of each switch that answered; takes TIMEOUT when a switch is unresponsive."""
         for key, _ in self._selector.select(0):
