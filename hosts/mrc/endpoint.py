@@ -92,7 +92,10 @@ class MrcEndpoint(rc.Endpoint[MrcPort, MrcQueuePair]):
         self.verbs.check_remote(peer, entry.address)
         cc_profile = attributes.get("cc_profile")
         ev_profile = self._replace_numbers(attributes)
-        settings = qp_settings(self.config, entry.template, **attributes)
+        if attributes:
+            settings = qp_settings(self.config, entry.template, **attributes)
+        else:
+            settings = self.peers.own.usual_settings(self.config, entry.template)
         entry = self.peers.with_qps.get(entry.address_bytes, entry)
         qp = MrcQueuePair(self, init, entry, settings, now, ev_profile)
         if ev_profile is not None:

@@ -12,12 +12,11 @@ from mrclab.hosts.mrc.cc import PathFacts, Qpcc, controller, path_facts
 from mrclab.hosts.mrc.evs.paths import Ends, EvRoute
 from mrclab.hosts.mrc.evs.plane import pick
 from mrclab.hosts.mrc.packets.packet import MrcCodec
-from mrclab.hosts.mrc.settings import MrcQpSettings
+from mrclab.hosts.mrc.settings import MrcQpSettings, qp_settings
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.packets.path import cable_macs
 from mrclab.topo import srv6
 from mrclab.topo.config.nodeconfig import NodeConfig, Template
-from mrclab.topo.economy import IdentityCache
 
 _CONTROL_TAG: Final = srv6.ev_tag(srv6.MAX_TAG_INDEX)  # control packets use the last tag, which no QP's set reaches
 _UPLINK_BITS: Final = srv6.MAX_INDEX.bit_length()
@@ -48,13 +47,25 @@ _RECENT_RTTS: Final = 2.0  # data must have arrived by a plane this recently for
 class OwnSide:
     """Parts common to a host's paths and QPs, whatever the peer."""
 
-    __slots__ = ("address", "facts", "macs", "planes")
+    __slots__ = ("address", "facts", "macs", "planes", "settings")
 
     def __init__(self, config: NodeConfig) -> None:
-        self.facts: IdentityCache[PathFacts] = IdentityCache(64)
+        # by identity of config and template, or config and settings, which are kept alive
+        self.settings: dict[tuple[int, int], tuple[NodeConfig, Template, MrcQpSettings]] = {}
+        self.facts: dict[tuple[int, int], tuple[NodeConfig, MrcQpSettings, PathFacts]] = {}
         self.address = srv6.from_text(config.host.address)
         self.macs = {port.plane: (port.number, cable_macs(port)) for port in config.ports}  # by plane
         self.planes = plane_mask(config)
+
+    def usual_settings(self, config: NodeConfig, template: Template) -> MrcQpSettings:
+        """Return the settings of a QP without attributes of its own: those that all hosts share, found at once."""
+        known = self.settings
+        entry = known.get((id(config), id(template)))
+        if entry is None:
+            if len(known) >= _MAX_KNOWN:
+                known.clear()
+            entry = known[id(config), id(template)] = config, template, qp_settings(config, template)
+        return entry[2]
 
 
 class Peer:
@@ -213,19 +224,21 @@ class Peer:
         key = (settings.cc_profile, settings.trimming, repr(sorted(config.items())) if config else "")
         found = self._windows.get(key)
         if found is None:
-            facts = self._own.facts.get((self._config, settings), (), lambda: self._facts(settings))
-            made = controller(settings.cc_profile, facts, now, **config)
+            made = controller(settings.cc_profile, self._facts(settings), now, **config)
             found = self._windows[key] = Qpcc(made)
             if type(made).credit_based:
                 self.credit = found
         return found
 
     def _facts(self, settings: MrcQpSettings) -> PathFacts:
-        """Return the properties of a path with these settings."""
-        config = self._config
+        """Return the properties of a path with these settings, computed once for destinations that are alike."""
+        config, known = self._config, self._own.facts
+        entry = known.get((id(config), id(settings)))
+        if entry is not None:
+            return entry[2]
         rate = config.link.rate_pps
         mtu = config.path_mtu + NOMINAL_OVERHEAD  # of the link: QPs with smaller packets share the window
-        return path_facts(
+        made = path_facts(
             settings.base_rtt,
             rate * config.all_ports * settings.base_rtt * mtu,
             mtu,
@@ -234,9 +247,14 @@ class Peer:
             rate * settings.base_rtt,
             config.longest_rtt,
         )
+        if len(known) >= _MAX_KNOWN:
+            known.clear()
+        known[id(config), id(settings)] = config, settings, made
+        return made
 
 
 _MAX_WITHOUT_QP: Final = 256
+_MAX_KNOWN: Final = 64
 
 
 class PeerTable:
