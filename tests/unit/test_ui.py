@@ -43,8 +43,9 @@ def sample(t: float, packets: int, placed: int) -> list[Record]:
 
 def records() -> list[Record]:
     """Two seconds of a flow h1 → h3 over one path at half its rate; a cable cut at 1 s and cleared at 1.5 s."""
-    flow = {"source": "h1", "destination": "h3", "qps": [{"source_qp": 256, "destination_qp": 256}]}
-    begin = Record(0.0, "lab", "traffic.start", {"traffic": "file", "flows": [flow]})
+    qps = [{"source_qp": 256, "destination_qp": 256}]
+    flow = {"flow": "file/h1>h3", "source": "h1", "destination": "h3", "size": 0, "qps": qps}
+    begin = Record(0.0, "lab", "traffic.start", {"traffic": "file", "traffic_kind": "write", "flows": [flow]})
     half = FABRIC.spec.link.rate_pps / 2
     told = [record for n in range(21) for record in sample(n / 10, round(n / 10 * half), round(n / 10 * 1000))]
     told += [
