@@ -406,7 +406,9 @@ class QP(_Closing):
         _lib().mrc_modify_qp(self.handle, ctypes.byref(attr), mask, also, mrc_mask)
 
     def connect(self, peer: Address, path_mtu: int = 4096) -> None:
-        """INIT, RTR and RTS towards a peer; `path_mtu` in bytes."""
+        """INIT, RTR and RTS towards a peer; ValueError where `path_mtu`, in bytes, is none that IBTA has."""
+        if path_mtu not in _MTUS:
+            raise ValueError(f"path_mtu {path_mtu} is none of {', '.join(map(str, _MTUS))}")
         self.modify(QpAttr(qp_state=INIT, qp_access_flags=LOCAL_WRITE | REMOTE_WRITE), _STATE | _ACCESS)
         attr = QpAttr(qp_state=RTR, path_mtu=_MTUS[path_mtu], dest_qp_num=peer.qpn, rq_psn=peer.psn)
         attr.ah_attr.is_global, attr.ah_attr.port_num = 1, 1

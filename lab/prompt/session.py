@@ -182,8 +182,10 @@ class LabSession:
             if self._thread is not None:
                 self._thread.join()
             with self.lock:
-                self.capture.close()
-                self.lab.close()
+                try:
+                    self.capture.close()
+                finally:
+                    self.lab.close()
 
     def _run(self) -> None:
         while not self._ended.is_set():

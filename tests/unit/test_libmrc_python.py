@@ -57,3 +57,8 @@ def test_the_example_writes_from_one_host_to_the_other(ground):
 def _listens(port: int) -> bool:
     lines = (Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()).splitlines()
     return any(f":{port:04X} " in line and " 0A " in line for line in lines)
+
+
+def test_a_path_mtu_that_ibta_does_not_have_is_refused_before_any_call():
+    with pytest.raises(ValueError, match="path_mtu 1500 is none of 256, 512, 1024, 2048, 4096"):
+        mrc.QP.connect(object.__new__(mrc.QP), mrc.Address("::1", 1, 1), 1500)

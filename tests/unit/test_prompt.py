@@ -76,6 +76,23 @@ def test_a_lab_goes_on_where_its_history_cannot_be_written_for_others():
         assert registry.run(session, "faults").data["errors"] == ["No space left on device"]
 
 
+def test_a_lab_is_closed_where_its_capture_cannot_be_written(monkeypatch):
+    closed = []
+
+    def full():
+        raise LabError("cannot write capture.pcapng: No space left on device")
+
+    with virtual_world(Fabric(FabricSpec.model_validate(SPEC))) as world:
+        block = contextlib.ExitStack()
+        session = block.enter_context(LabSession(world, speed=1.0, threaded=False).open())
+        close = session.lab.close
+        monkeypatch.setattr(session.lab, "close", lambda: (closed.append(True), close()))
+        monkeypatch.setattr(session.capture, "close", full)
+        with pytest.raises(LabError, match="No space left"):
+            block.close()
+    assert closed == [True]
+
+
 def test_a_command_whose_file_cannot_be_written_leaves_the_lab_up(session, monkeypatch, tmp_path):
     def full(_source, target):
         raise OSError(28, "No space left on device", str(target))

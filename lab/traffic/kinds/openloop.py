@@ -40,7 +40,7 @@ class OpenLoop(TrafficBase):
     )
     count: Annotated[int, Field(ge=1, le=100_000_000, alias="flows", description="how many begin")]
     hosts: HostList = Field(default=["all"], validate_default=True, description="all, or a list: senders and receivers")
-    cross_group: bool = Field(default=False, description="no flow stays within a T0 group")
+    cross_group: bool = Field(default=False, description="no flow stays within a T0 group, where that is possible")
 
     @model_validator(mode="after")
     def _two_hosts(self) -> "OpenLoop":
