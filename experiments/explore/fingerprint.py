@@ -38,9 +38,9 @@ _MANY: Final = 8  # losses of an EV from which their number has no effect
 _FLIGHT, _ACKED = PacketState.FLIGHT, PacketState.ACKED
 
 _IGNORED: Final = frozenset({
-    "now", "log", "_rng", "secrets", "codec", "_codec", "own", "_own", "config", "_config", "configs", "world",
+    "now", "log", "_rng", "secrets", "_codec", "own", "_own", "config", "_config", "configs", "world",
     "settings", "_settings", "parameters", "_facts", "stats", "_stats", "_fingerprint", "max_gap", "events",
-    "on_work", "_began", "_provider", "_secrets", "endpoint", "_endpoint", "verbs", "_verdict", "counters",
+    "on_work", "_began", "_secrets", "endpoint", "_endpoint", "verbs", "_verdict", "counters",
     "placed_bytes", "parser", "_address", "_control_paths", "_path", "_paths", "_ends", "source",
     "launched", "sent_data", "sent_frames", "network", "hosts", "targets", "sent", "acked", "nacked", "marked",
     "retransmitted", "floor_hits", "skips_ignored", "changes", "_queued", "_wheel", "not_before",
@@ -434,8 +434,9 @@ _KINDS: Final[tuple[tuple[Any, Callable[[Fingerprint, Any], None]], ...]] = (
     ((bool, int, str, bytes, type(None)), Fingerprint.scalar),
     (float, Fingerprint.real),
     (Draws, Fingerprint.draws),
+    (deque, Fingerprint.sequence),  # also EMPTY_QUEUE, which copies share: it is an empty one
     (SHARED, Fingerprint.nothing),
-    ((list, tuple, deque, array), Fingerprint.sequence),
+    ((list, tuple, array), Fingerprint.sequence),
     (dict, Fingerprint.mapping),
     (bytearray, Fingerprint.data),
     (memoryview, Fingerprint.view),

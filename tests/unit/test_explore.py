@@ -1,5 +1,7 @@
 """Every run of small worlds: all hold, states that are merged go on alike, and what is wrong is found."""
 
+from collections import deque
+
 import pytest
 from typer.testing import CliRunner
 
@@ -17,6 +19,7 @@ from mrclab.hosts.mrc.recovery.sendtimer import SendTimer
 from mrclab.hosts.mrc.requestor import MrcRequestor
 from mrclab.hosts.rdma.memory import MemoryTable
 from mrclab.lab.command import cli
+from mrclab.topo.economy import EMPTY_QUEUE
 
 pytestmark = [pytest.mark.once, pytest.mark.sources]
 
@@ -130,6 +133,15 @@ def test_states_differ_by_what_is_in_flight_and_not_by_when():
     assert fingerprint.of(one) == fingerprint.of(two)
     two.do(("lose", two.network[0].serial))
     assert fingerprint.of(one) != fingerprint.of(two)
+
+
+def test_a_queue_that_was_emptied_is_as_one_never_used():
+    system = System(TINY)
+    before = fingerprint.of(system)
+    (qp,) = system.hosts[0].verbs.qps.values()
+    assert qp.qpcc.pending is EMPTY_QUEUE
+    qp.qpcc.pending = deque()
+    assert fingerprint.of(system) == before
 
 
 def test_who_waits_for_a_receive_comes_back_to_the_same_state():
