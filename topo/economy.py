@@ -162,10 +162,6 @@ class CompressedLog:
     """Lines of a history, in blocks: appended with their times, read by number or by time. No line has a line break."""
 
     def __init__(self) -> None:
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget all of them."""
         self._times = array("d")
         self._blocks: list[bytes] = []
         self._newest: list[str] = []

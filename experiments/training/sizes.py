@@ -189,7 +189,7 @@ def run(
     notify: Callable[[str], None],
     only: Collection[str] = (),
 ) -> None:
-    """Do the runs that are missing, of `only` these variants where any are named; LabError where another process is."""
+    """Do the runs that are missing, of `only` these variants where any are named; LabError while another process is."""
     planned = size.plan(seeds, only)
     table = Journal(directory / f"{size.nics}-{digest()}", "--results")
     with table.owned():

@@ -1,8 +1,7 @@
 """Verbs of one host for any transport: protection domains, memory, completion queues, QPs, work requests.
 
-Names and meaning follow the OCP headers, which follow those of RDMA verbs; a refused call raises VerbsError
-with their errno. Only RDMA_WRITE and RDMA_WRITE_WITH_IMM can be posted. A transport's
-endpoint makes the QPs.
+Names and meaning follow the OCP headers, which follow those of RDMA verbs; a refused call raises VerbsError with their
+errno. Only RDMA_WRITE and RDMA_WRITE_WITH_IMM can be posted. A transport's endpoint makes the QPs.
 """
 
 from __future__ import annotations

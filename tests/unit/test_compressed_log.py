@@ -33,13 +33,6 @@ def test_lines_that_are_much_alike_take_a_fraction_of_their_length():
     assert sum(map(len, lines._blocks)) < sum(map(len, lines.since(0))) / 4
 
 
-def test_what_is_forgotten_is_gone_and_new_lines_begin_anew():
-    lines, _ = written(600)
-    lines.clear()
-    lines.append(1.0, "x")
-    assert lines.since(0) == ["x"]
-
-
 def test_lines_that_were_written_out_of_order_are_unpacked_once(monkeypatch):
     kept, opened, decompress = CompressedLog(), [], zlib.decompress
     for number in range(4096):

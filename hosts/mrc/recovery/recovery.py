@@ -84,9 +84,7 @@ class LossRecovery:
         self._proven: list[SentPacket] = []  # packets whose last copy this SACK proves to have arrived
         self._unstamped = not settings.timestamps
         self._longest_hold = int(IDLE_RTTS * settings.base_rtt * 1e6) + _SLACK
-        self._answered_from = (
-            inf  # sending time of the oldest that was answered; before, the peer may not have been in RTR
-        )
+        self._answered_from = inf  # oldest sending time answered; before it the peer may not have been in RTR
 
     # --- SACK, ACK and NACK -----------------------------------------------------------------------
 
