@@ -5,7 +5,7 @@ and completion times in one picture each. Invalid runs are named and left out of
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Member:
-    """One run: its variant, result directory and state."""
+    """One run: its variant, result directory and state; the P4 switch that it ran on, or virtual time."""
 
     label: str
     directory: Path
     verdicts: Sequence[Verdict]
     invalid: str = ""  # why it is invalid
+    target: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,19 @@ class ComparisonRow:
         return {label: summary(values) for label, values in self.values.items()}
 
 
-def read(directory: Path, label: str = "") -> Member:
+def read_all(directories: Sequence[Path]) -> list[Member]:
+    """Read runs; those of one variant on different targets get labels that tell them apart."""
+    members = [read(directory) for directory in directories]
+    targets: dict[str, set[str]] = {}
+    for member in members:
+        targets.setdefault(member.label, set()).add(member.target)
+    return [
+        member if len(targets[member.label]) == 1 else replace(member, label=f"{member.label} ({member.target})")
+        for member in members
+    ]
+
+
+def read(directory: Path) -> Member:
     """A run from its result directory, under its variant's or scenario's name; LabError where it is not one."""
     try:
         result, info = results.read_file(directory, "result.json"), results.read_file(directory, "run.json")
@@ -66,9 +79,8 @@ def read(directory: Path, label: str = "") -> Member:
     invalid = "; ".join(result.get("invalid", []))
     if aborted:
         invalid = error_of(info) or "it was aborted"
-    return Member(
-        label or str(info.get("variant") or info.get("scenario", directory.name)), directory, verdicts, invalid
-    )
+    label = str(info.get("variant") or info.get("scenario", directory.name))
+    return Member(label, directory, verdicts, invalid, str(info.get("target", "")))
 
 
 def rows(members: Sequence[Member]) -> list[ComparisonRow]:

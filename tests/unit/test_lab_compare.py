@@ -1,6 +1,7 @@
 """Variants side by side: one row per expectation, medians over runs, and what is no result left out."""
 
 import json
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -54,6 +55,17 @@ def test_the_page_shows_every_figure_by_variant_and_names_what_it_leaves_out(run
         assert words in text
     pictures = sorted(path.name for path in (tmp_path / "out").glob("*.png"))
     assert pictures == ["speeds-figures.png", "speeds-goodput.png"]
+
+
+def test_runs_of_one_variant_on_different_switches_have_columns_of_their_own(runs, tmp_path):
+    other = tmp_path / "a2"
+    shutil.copytree(tmp_path / "a", other)
+    info = json.loads((other / "run.json").read_text())
+    (other / "run.json").write_text(json.dumps(info | {"target": "bmv2"}))
+    labels = [member.label for member in compare.read_all([tmp_path / "a", tmp_path / "b", other])]
+    assert labels == ["fast (soft)", "slow", "fast (bmv2)"]
+    same = compare.read_all([tmp_path / name for name in "abc"])
+    assert [member.label for member in same] == ["fast", "slow", "slow"]
 
 
 MERGED = """\

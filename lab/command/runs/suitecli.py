@@ -86,7 +86,7 @@ def compare_runs(
     as_json: AsJson = False,
 ) -> None:
     """Compare several runs on one page: expectations' figures, goodput and completion times."""
-    members = [compare.read(directory) for directory in directories]
+    members = compare.read_all(directories)
     with results.foreign(output):
         page = compare.compare(members, output, title)
     for field in compare.unnamed(members):
