@@ -50,7 +50,7 @@ def _all(facts: Mapping[str, Any]) -> Iterator[RunFigure]:
 
 def _goodput(facts: Mapping[str, Any]) -> Iterator[RunFigure]:
     least = MIN_RTTS * float(facts["totals"]["rtt"])
-    phases = [row for row in facts["phases"] if row["end"] - row["begin"] >= least]
+    phases = [row for row in facts["phases"] if row["end"] - row["begin"] >= least and row["of_line"] is not None]
     if len(facts["phases"]) > MAX_PHASES or not phases:
         yield RunFigure("goodput, start → end", "goodput", float(facts["totals"]["of_line"]), "of line")
         return

@@ -377,7 +377,7 @@ def relative_time(measures: Measures, t: float) -> float:
 
 
 def phases(measures: Measures) -> list[dict[str, Any]]:
-    """Goodput between every two successive events.
+    """Goodput between every two successive events; its share of the line is None where no flow ran.
 
     Empty for flows that come and go, and where samples exceed the line rate: hosts are sampled too rarely then.
     """
@@ -398,7 +398,7 @@ def phases(measures: Measures) -> list[dict[str, Any]]:
                 "begin": relative_time(measures, begin),
                 "end": relative_time(measures, end),
                 "goodput": round(total),
-                "of_line": round(total / line, 4) if line else 0.0,
+                "of_line": round(total / line, 4) if line else None,
                 "planes": {plane: round(rate) for plane, rate in rates.items()},
             }
         )

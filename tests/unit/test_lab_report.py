@@ -132,6 +132,22 @@ def test_phases_are_not_told_where_samples_say_that_more_arrived_than_links_carr
     assert phases(measures(change=doubled)) == []
 
 
+def test_a_pause_between_transfers_has_no_share_of_the_line(tmp_path):
+    """The sample after the pause spreads what the second transfer brings over it."""
+    text = """
+    name: pause
+    world: sim
+    fabric: {planes: 2, t0s: 2, t1s: 2, hosts_per_t0: 1, link: {rate_pps: 400, delay: 4ms}}
+    traffic:
+      - {name: first, kind: write, from: h1, to: h2, size: 256 KiB}
+      - {name: second, kind: write, from: h1, to: h2, size: 256 KiB, start: first.end + 1 s}
+    """
+    directory = runner.run_scenario(load_text(text), tmp_path).directory
+    rows = results.read_file(directory, "result.json")["facts"]["phases"]
+    assert [row["of_line"] is None for row in rows] == [False, True, False]
+    assert '<td class="number">–</td>' in (directory / "report.html").read_text(encoding="utf-8")
+
+
 def test_a_folder_that_is_no_result_is_refused(tmp_path):
     with pytest.raises(LabError, match="is not the result directory"):
         results.load(tmp_path)

@@ -61,7 +61,8 @@ def _phases(facts: "Facts") -> Table:
     for row in facts.phases:
         rates = [units.flow(rate) for rate in row["planes"].values()]
         span = f"{units.clock(row['begin'])}–{units.clock(row['end'])}"
-        table.add_row(row["phase"], span, units.flow(row["goodput"]), f"{row['of_line'] * 100:.1f}%", *rates)
+        share = "–" if row["of_line"] is None else f"{row['of_line'] * 100:.1f}%"
+        table.add_row(row["phase"], span, units.flow(row["goodput"]), share, *rates)
     return table
 
 
