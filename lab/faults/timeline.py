@@ -46,6 +46,7 @@ class TimeLine:
     def advance(self, seconds: float, progress: Times, moments: Times | None = None) -> list[str]:
         """Inject and clear all that is due, `seconds` after the traffic began; return one phrase for each.
 
+        RunError where a fault should end that has not begun.
         `progress` gives the share of each workload that is done, `moments` the seconds at which named things happened.
         """
         now = self._context.now
@@ -64,6 +65,9 @@ class TimeLine:
             if fault.at.due(seconds, progress, known):
                 self._waiting.remove(fault)
                 done.append(self.inject(fault))
+            elif fault.ends_at is not None and fault.ends_at.due(seconds, progress, known):
+                ends, begins = fault.ends_at, fault.at
+                raise RunError(f"{fault.name}: its end, {ends}, has come before its begin, {begins}; raise until")
         return done
 
     @property

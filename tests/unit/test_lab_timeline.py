@@ -99,3 +99,26 @@ def test_a_fault_that_cannot_go_on_breaks_the_run_and_not_the_command(line):
     fails["advance", "one"] = TopoError("the relay ended")
     with pytest.raises(RunError, match="one could not go on: the relay ended"):
         made.advance(1.0, {})
+
+
+def fault(entry):
+    """The fault of one entry."""
+    (found,) = scenario.loads(f"{TEXT.partition('faults:')[0]}faults:\n  - {entry}\n").scenario.faults
+    return found
+
+
+def test_a_fault_whose_end_comes_before_its_begin_aborts_the_run(line):
+    made, done, _ = line
+    late = TimeLine(made._context, [fault("{name: cut, kind: link_down, link: h1-p1, at: 50% of file, until: 2s}")])
+    late.advance(1.9, {"file": 0.4})
+    with pytest.raises(RunError, match=r"cut: its end, 2s, has come before its begin, 50% of file; raise until"):
+        late.advance(2.1, {"file": 0.45})
+    assert done == []
+
+
+def test_a_begin_and_an_end_that_are_due_at_once_are_taken_in_turn(line):
+    made, done, _ = line
+    short = TimeLine(made._context, [fault("{name: cut, kind: link_down, link: h1-p1, at: 1s, until: 1.001s}")])
+    short.advance(1.1, {})
+    short.advance(1.2, {})
+    assert done == ["inject cut", "advance cut", "clear cut"]
