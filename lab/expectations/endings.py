@@ -43,8 +43,8 @@ class Integrity(BaseExpectation):
             return self.verdict(True, expected, f"{len(ends)} flows, each with as many bytes as were sent", when)
         if counted.issuperset(names):
             return self.verdict(True, expected, "every flow ended, its bytes acknowledged and counted", when)
-        digest = ends[0].get("sent_sha256", "")
         flows = [end for end in ends if "flow" in end.data]
+        digest = (flows or ends)[0].get("sent_sha256", "")
         count = sum(bool(end.get("sent_sha256")) for end in flows)
         observed = f"sha256 {digest[:12]}… at both ends" if len(flows) < 2 else f"{count} flows, each intact by sha256"
         if not flows and not any(end.get("bytes") for end in ends):
@@ -71,7 +71,7 @@ class QpErrors(BaseExpectation):
 
     def judge(self, measures: "Measures") -> Verdict:
         """Transitions to ERROR."""
-        if not measures.flows.come_and_go:
+        if measures.flows or not measures.completions.workloads:
             ran(measures, Selection(), measures.start, measures.end)
         errors = [e for e in measures.qp_errors if self.host in {None, e.node}]
         most = 0 if self.at_most is None and self.at_least is None else self.at_most

@@ -7,6 +7,7 @@ from test_training_graph import GROUP, run
 
 from mrclab.bench import astrasim
 from mrclab.lab.errors import ScenarioError
+from mrclab.lab.report.summary import phases
 from mrclab.lab.training.job import JobError
 from mrclab.lab.training.traces import chakra, goal, recorded
 from mrclab.lab.training.traces.nodes import ANY
@@ -333,6 +334,16 @@ def test_a_job_that_sends_nothing_takes_its_longest_computation(tmp_path):
     ended = max(record["ended"] for record in records if record["kind"] == "training.step")
     assert ended == pytest.approx(20e-6)
     assert "nothing was sent" in [verdict.observed for verdict in outcome.verdicts]
+
+
+def test_a_job_that_sends_nothing_is_no_flow_and_leaves_those_beside_it_as_they_are(tmp_path):
+    (tmp_path / "job.goal").write_text("num_ranks 2\nrank 0 {\nl1: calc 5000\n}\nrank 1 {\nl1: calc 10000\n}\n")
+    job = {"name": "job", "kind": "trace", "file": "job.goal"}
+    outcome, _ = run(tmp_path, [job, {"name": "s", "kind": "stream", "from": "h3", "to": "h1", "size": "1MB"}])
+    assert [(flow.flow, flow.size) for flow in outcome.measures.completions.flows] == [("s/h3>h1", 1_000_000)]
+    (sent,) = [r["sent_sha256"] for r in outcome.measures.history.of("traffic.end") if r["traffic"] == "s"]
+    assert outcome.verdicts[0].observed == f"sha256 {sent[:12]}… at both ends"
+    assert [row["phase"] for row in phases(outcome.measures)] == ["start → job.end", "job.end → end"]
 
 
 def test_a_job_whose_host_is_killed_ends_and_names_it_once(tmp_path):

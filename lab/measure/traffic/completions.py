@@ -41,8 +41,8 @@ class CompletionTimes:
 
     @cached_property
     def flows(self) -> list[CompletedWork]:
-        """All flows that ended well; where a record names no flow, the traffic."""
-        begun = {r["traffic"]: r.t for r in self._history.of("traffic.start")}
+        """All flows that ended well; of traffic whose history has no end of a flow, its own begin and end."""
+        begun = {r["traffic"]: r.t for r in self._history.of("traffic.start") if r["flows"]}
         found, named = [], set()
         for r in self._history.of("flow.end"):
             named.add(r["traffic"])

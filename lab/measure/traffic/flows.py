@@ -58,7 +58,8 @@ class MeasuredFlows:
                 begin = max(record.t, begins.get(flow.name, record.t))  # a trigger may have let it begin later
                 found[flow.name] = flow._replace(begin=begin, end=end)
         self.all: tuple[MeasuredFlow, ...] = tuple(found.values())
-        self.come_and_go = any(record["flows"] == [] for record in history.of("traffic.start"))
+        unknown = {record["traffic"] for record in history.of("traffic.start") if not record["flows"]}
+        self.come_and_go = any(record["traffic"] in unknown for record in history.of("flow.end"))
         """True where flows of an open loop ran, which are known by their ends alone."""
         self._by_name: dict[str, list[MeasuredFlow]] = {}
         for each in self.all:
@@ -108,7 +109,7 @@ def ends_of(flow: str) -> tuple[str, str]:
 
 
 def _flows(record: Record) -> Iterator[MeasuredFlow]:
-    for row in record["flows"]:  # none where flows come and go: each has its `flow.end`
+    for row in record["flows"]:  # none where flows come and go: each has its `flow.end`; and where nothing is sent
         source, destination = row["source"], row["destination"]
         senders = tuple((source, int(pair["source_qp"])) for pair in row["qps"])
         receivers = tuple((destination, int(pair["destination_qp"])) for pair in row["qps"])
