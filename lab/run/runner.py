@@ -173,7 +173,9 @@ def run_scenario(
     show: Callable[[World], None] = lambda _: None,
     on_verdict: Callable[[CollectedRun], None] = lambda _: None,
 ) -> CollectedRun:
-    """Run a scenario and write its result directory below `parent`. Raises the error of a failed bring-up.
+    """Run a scenario and write its result directory below `parent`.
+
+    Raises ScenarioError where its world does not support it, and the error of a failed bring-up.
 
     Without `report` the directory holds the history and nothing that was made of it, except figures where the scenario
     keeps no history. `show` is called with the world once it is up, before anything happens; `on_verdict` once with the

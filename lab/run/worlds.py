@@ -186,7 +186,11 @@ def world_up(
     on_failure: Callable[[World, Exception], None] = lambda *_: None,
     **options: Unpack[WorldOptions],
 ) -> Iterator[World]:
-    """Context manager: a lab that is up. `on_failure` gets one of the wire that did not come up, with its files."""
+    """Context manager: a lab that is up; Refused where this machine or user cannot have it.
+
+    `on_failure` gets one of the wire that did not come up, with its files.
+    """
+    check_machine_for(world)
     if world == "wire":
         from mrclab.lab.run.wire.wireworld import wire_world  # noqa: PLC0415
 

@@ -57,7 +57,6 @@ def train(
         _loaded(script, arguments or [], ranks, path, variant), scenario.parse_settings(sets or [])
     )
     loaded = scenario.slower(loaded, slower)
-    worlds.check(loaded)
     for warning in worlds.check_machine(loaded):
         console.plain(err, f"mrclab: {warning}")
     _check_library()

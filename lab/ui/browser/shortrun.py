@@ -8,7 +8,7 @@ from typing import Any
 from mrclab.lab import history
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt.watching.packetwatch import crossing_row
-from mrclab.lab.run import runner, worlds
+from mrclab.lab.run import runner
 from mrclab.lab.run.virtual import VirtualWorld
 from mrclab.lab.run.world import World
 from mrclab.lab.scenario import scenario
@@ -55,7 +55,6 @@ def frames_of(text: str, begin: float, end: float, step: float) -> dict[str, Any
             f"{begin:g} s to {end:g} s every {step:g} s is not a span of time; end after the begin, with a step above 0"
         )
     loaded = scenario.in_world(scenario.loads(text, "figure.yaml"), "sim")
-    worlds.check(loaded)
     seen = ShortRun(begin, end)
     with tempfile.TemporaryDirectory(prefix="mrclab-figure-") as folder:
         outcome = runner.run_scenario(loaded, Path(folder), report=False, show=seen.show)
