@@ -3,9 +3,10 @@
 import contextlib
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from mrclab.events.run import MachineSlow, RunBroken, ScenarioText
 from mrclab.events.traffic import TrainingReference
@@ -32,6 +33,8 @@ T = TypeVar("T")
 # In times between two samples of a host:
 _LONGEST_STEP = 1  # between two checks of faults that end by themselves, and updates of the progress display
 _LINGER_POLL = 2  # between two checks of the EVs
+
+_INTERRUPTED = "it was interrupted"
 
 
 class Run:
@@ -162,6 +165,122 @@ class Run:
             self._world.pause(_LINGER_POLL * self._unit)
 
 
+@dataclass(frozen=True)
+class _Launch:
+    """A run to bring up; `parent` gets the logs of a lab that does not come up, `show` the world once it is up."""
+
+    loaded: Loaded
+    parent: Path
+    progress: Progress
+    notify: Callable[[str], None]
+    target: str | None = None
+    run_dir: Path = RUN_DIR
+    show: Callable[[World], None] = lambda _: None
+
+    def references(self) -> list[TrainingReference]:
+        """Return the end times of each job's steps in the same run without faults, if an expectation needs them."""
+        scenario = self.loaded.scenario
+        needs = any(entry.kind_name == "time_lost" for entry in scenario.figures)
+        if scenario.world != "sim" or not scenario.faults or not needs:
+            return []
+        without_faults = scenario.model_copy(update={"faults": [], "expect": [], "measure": []})
+        twin = _Launch(self.loaded._replace(scenario=without_faults), self.parent, self.progress, lambda _: None)
+        lines, _ = twin.handed_over()
+        from mrclab.lab.measure.traffic.training import TrainingSteps  # noqa: PLC0415 - few runs need it
+
+        measured = TrainingSteps(history.of_lines(lines))
+        steps = {job: measured.steps(job) for job in measured.jobs}
+        return [
+            TrainingReference(traffic=job, began=found[0].began, ends=[step.ended for step in found])
+            for job, found in steps.items()
+            if found
+        ]
+
+    def handed_over(self, references: Sequence[TrainingReference] = ()) -> tuple[CompressedLog, str]:
+        """Run in virtual time; return the history, and the reason if the run was aborted."""
+        found, interrupted = self.in_world(lambda world, reason: (world.hand_over(), reason), references, bare=True)
+        if interrupted:
+            raise Interrupted("interrupted; nothing is left of the run")
+        return found
+
+    def in_world(
+        self, take: Callable[[World, str], T], references: Sequence[TrainingReference], *, bare: bool = False
+    ) -> tuple[T, bool]:
+        """Bring the world up, run, take it down; return the result of `take` and whether a user interrupted.
+
+        `bare`: the run is for its figures alone. Raises OSError and MemoryError where the machine ended such a run.
+        """
+        spec, interrupted = self.loaded.scenario, False
+        taken: T | None = None
+        results.freeze_loaded()
+        try:
+            with world_up(
+                spec.world,
+                self.loaded.fabric,
+                self.progress,
+                target=self.target,
+                seed=spec.seed,
+                run_dir=self.run_dir,
+                mapper=spec.mapper,
+                transport=spec.transport,
+                of_hosts=spec.transports(self.loaded.fabric),
+                repeatable=spec.repeatable,
+                keeps_history=spec.history == "full",
+                on_failure=lambda failed, error: self.notify(self._keep(failed, error)),
+            ) as world:
+                world.on_notice(self.notify)
+                self.notify(world.greeting)
+                world.record(ScenarioText(text=self.loaded.text))
+                for reference in references:
+                    world.record(reference)
+                self.show(world)
+                reason, interrupted = self._drive(world, bare)
+                began = time.monotonic()
+                world.stop()
+                self.notify(f"lab down in {time.monotonic() - began:.1f} s")
+                taken = take(world, reason)
+        except Interrupted:  # by a signal that was held back until all was collected
+            if taken is None:
+                raise
+            interrupted = True
+        assert taken is not None
+        return taken, interrupted
+
+    def _drive(self, world: World, bare: bool) -> tuple[str, bool]:
+        """Run traffic and faults; return the reason if they did not come to their end, and if a user interrupted."""
+        try:
+            with world.realtime():
+                Run(world, self.loaded, self.notify, self.progress).go()
+        except NoResult as error:
+            world.record(MachineSlow(why=str(error)))
+            self.notify(str(error))
+        except (RunError, TopoError, OSError, MemoryError, RuntimeError) as error:
+            if bare and by_machine(error):
+                raise  # nothing is kept of such a run, and it can be repeated
+            reason = exhausted(error) or plain(error)
+            if type(error) is RuntimeError and not exhausted(error):
+                raise  # a bug of the lab itself
+            self.notify(reason)
+            with contextlib.suppress(RunError):  # later ends are consequences
+                world.record(RunBroken(why=reason))
+                world.pause(self.loaded.fabric.spec.quiet)
+            return reason, False
+        except KeyboardInterrupt:
+            self.notify("interrupted; the lab goes down, and what was measured is kept")
+            with contextlib.suppress(RunError):
+                world.record(RunBroken(why=_INTERRUPTED))
+            return _INTERRUPTED, True
+        return "", False
+
+    def _keep(self, world: World, error: Exception) -> str:
+        """Keep the logs of a lab that did not come up; return a sentence that says where."""
+        try:
+            directory = results.collect(world, self.loaded, self.parent, str(error))
+        except (OSError, LabError) as failure:
+            return f"the logs could not be kept: {failure}"
+        return f"the lab did not come up; all logs are in {directory / 'log'}"
+
+
 def run_scenario(
     loaded: Loaded,
     parent: Path,
@@ -175,51 +294,47 @@ def run_scenario(
 ) -> CollectedRun:
     """Run a scenario and write its result directory below `parent`.
 
-    Raises ScenarioError where its world does not support it, and the error of a failed bring-up.
-
-    Without `report` the directory holds the history and nothing that was made of it, except figures where the scenario
-    keeps no history. `show` is called with the world once it is up, before anything happens; `on_verdict` once with the
-    judged run, before the pictures and the page of its report are made.
+    Raises ScenarioError where its world does not support it, and the error of a failed bring-up. Without `report` the
+    directory holds the history and nothing that was made of it, except figures where the scenario keeps no history.
+    `show` is called with the world once it is up, before anything happens; `on_verdict` once with the judged run,
+    before the pictures and the page of its report are made.
     """
     check(loaded)
     results.check_parent(parent)
-    references = _without_faults(loaded, parent, progress)
-    place = parent, target, run_dir
+    keeps, trace = loaded.scenario.history == "full", _trace(loaded, notify)
 
-    lines, keeps = CompressedLog(), loaded.scenario.history == "full"
-
-    trace = _trace(loaded, notify)
-
-    def shown(world: World) -> None:
+    def begin(world: World) -> None:
         if trace is not None:
             trace.begin(world)
         show(world)
 
-    def take(world: World, reason: str) -> Path:
-        nonlocal lines
-        lines = lines if keeps else world.hand_over()
+    def take(world: World, reason: str) -> tuple[Path, CompressedLog | None]:
+        lines = None if keeps else world.hand_over()
         directory = results.collect(world, loaded, parent, reason)
         if trace is not None:
             trace.store(directory)
-        return directory
+        return directory, lines
 
-    def judge(directory: Path) -> CollectedRun:
-        run = results.load(directory, loaded) if keeps else results.measured(lines, loaded, directory=directory)
-        return _judged(run, numbers=report or not keeps, page=report and keeps and drawn, on_verdict=report_once)
-
-    directory, interrupted = _run_in_world(loaded, place, progress, notify, shown, references, take)
+    launch = _Launch(loaded, parent, progress, notify, target, run_dir, begin)
+    (directory, lines), interrupted = launch.in_world(take, launch.references())
     if parent.absolute() not in directory.absolute().parents:
         notify(f"results could not go to {parent}; they are in {directory}")
-    drawn, report_once = loaded.scenario.report, _once(on_verdict)
+    report_once = _once(on_verdict)
+
+    def judge() -> CollectedRun:
+        run = results.load(directory, loaded) if lines is None else results.measured(lines, loaded, "", directory)
+        drawn = report and keeps and loaded.scenario.report
+        return _judged(run, numbers=report or not keeps, page=drawn, on_verdict=report_once)
+
     with guarded() as interrupts:
         try:
             results.free_runs()  # the world: its history is read into the memory that it had
-            outcome = judge(directory)
+            outcome = judge()
         except OSError as error:
             moved = results.elsewhere(directory)
             notify(f"the report could not be written to {directory}: {error.strerror}; all of it is in {moved}")
             report, directory = True, moved
-            outcome = judge(moved)
+            outcome = judge()
         except KeyboardInterrupt:
             interrupted = True
         interrupts.shield()
@@ -235,8 +350,8 @@ def measure(loaded: Loaded, parent: Path, progress: Progress, notify: Callable[[
     Raises the errors of `run_scenario`. `parent` gets the logs of a lab that does not come up.
     """
     check(loaded)
-    references = _without_faults(loaded, parent, progress)
-    lines, reason = _handed_over(loaded, parent, progress, notify, references)
+    launch = _Launch(loaded, parent, progress, notify)
+    lines, reason = launch.handed_over(launch.references())
     results.free_runs()  # the world: its history is read into the memory that it had
     return _judged(results.measured(lines, loaded, reason), numbers=False, page=False)
 
@@ -248,130 +363,6 @@ def _trace(loaded: Loaded, notify: Callable[[str], None]) -> "RunTrace | None":
     from mrclab.lab.capture.tracing import RunTrace  # noqa: PLC0415 - few runs are traced
 
     return RunTrace(loaded.scenario.trace, loaded.fabric, notify)
-
-
-def _handed_over(
-    loaded: Loaded,
-    parent: Path,
-    progress: Progress,
-    notify: Callable[[str], None],
-    references: Sequence[Mapping[str, Any]] = (),
-) -> tuple[CompressedLog, str]:
-    """Drive a run in virtual time; return its history, and the reason if it was aborted."""
-
-    def take(world: World, reason: str) -> tuple[CompressedLog, str]:
-        return world.hand_over(), reason
-
-    place = (parent, None, RUN_DIR)
-    found, interrupted = _run_in_world(loaded, place, progress, notify, lambda _: None, references, take, bare=True)
-    if interrupted:
-        raise Interrupted("interrupted; nothing is left of the run")
-    return found
-
-
-def _without_faults(loaded: Loaded, parent: Path, progress: Progress) -> list[dict[str, Any]]:
-    """Return the end times of each job's steps in the same run without faults, if an expectation needs them."""
-    scenario = loaded.scenario
-    if (
-        scenario.world != "sim"
-        or not scenario.faults
-        or not any(entry.kind_name == "time_lost" for entry in scenario.figures)
-    ):
-        return []
-    twin = loaded._replace(scenario=scenario.model_copy(update={"faults": [], "expect": [], "measure": []}))
-    lines, _ = _handed_over(twin, parent, progress, lambda _: None)
-    from mrclab.lab.measure.traffic.training import TrainingSteps  # noqa: PLC0415 - few runs need it
-
-    measured = TrainingSteps(history.of_lines(lines))
-    steps = {job: measured.steps(job) for job in measured.jobs}
-    return [
-        {"traffic": job, "began": found[0].began, "ends": [step.ended for step in found]}
-        for job, found in steps.items()
-        if found
-    ]
-
-
-def _run_in_world(
-    loaded: Loaded,
-    place: tuple[Path, str | None, Path],
-    progress: Progress,
-    notify: Callable[[str], None],
-    show: Callable[[World], None],
-    references: Sequence[Mapping[str, Any]],
-    take: Callable[[World, str], T],
-    *,
-    bare: bool = False,
-) -> tuple[T, bool]:
-    """Bring the world up, run, take it down; return the result of `take` and whether a user interrupted.
-
-    `place`: of results, the P4 target, where the running lab keeps its files. `bare`: the run is for its figures alone.
-    Raises OSError and MemoryError where the machine ended such a run.
-    """
-    spec, reason, interrupted = loaded.scenario, "", False
-    parent, target, run_dir = place
-    taken: T | None = None
-    results.freeze_loaded()
-    try:
-        with world_up(
-            spec.world,
-            loaded.fabric,
-            progress,
-            target=target,
-            seed=spec.seed,
-            run_dir=run_dir,
-            mapper=spec.mapper,
-            transport=spec.transport,
-            of_hosts=spec.transports(loaded.fabric),
-            repeatable=spec.repeatable,
-            keeps_history=spec.history == "full",
-            on_failure=lambda failed, error: notify(_keep(failed, loaded, parent, error)),
-        ) as world:
-            world.on_notice(notify)
-            notify(world.greeting)
-            world.record(ScenarioText(text=loaded.text))
-            for reference in references:
-                world.record(TrainingReference(**reference))
-            show(world)
-            try:
-                with world.realtime():
-                    Run(world, loaded, notify, progress).go()
-            except NoResult as error:
-                world.record(MachineSlow(why=str(error)))
-                notify(str(error))
-            except (RunError, TopoError, OSError, MemoryError, RuntimeError) as error:
-                if bare and by_machine(error):
-                    raise  # nothing is kept of such a run, and it can be repeated
-                reason = exhausted(error) or plain(error)
-                if type(error) is RuntimeError and not exhausted(error):
-                    raise  # a bug of the lab itself
-                notify(reason)
-                with contextlib.suppress(RunError):  # later ends are consequences
-                    world.record(RunBroken(why=reason))
-                    world.pause(loaded.fabric.spec.quiet)
-            except KeyboardInterrupt:
-                reason, interrupted = "it was interrupted", True
-                notify("interrupted; the lab goes down, and what was measured is kept")
-                with contextlib.suppress(RunError):
-                    world.record(RunBroken(why=reason))
-            began = time.monotonic()
-            world.stop()
-            notify(f"lab down in {time.monotonic() - began:.1f} s")
-            taken = take(world, reason)
-    except Interrupted:  # by a signal that was held back until all was collected
-        if taken is None:
-            raise
-        interrupted = True
-    assert taken is not None
-    return taken, interrupted
-
-
-def _keep(world: World, loaded: Loaded, parent: Path, error: Exception) -> str:
-    """Keep the logs of a lab that did not come up; return a sentence that says where."""
-    try:
-        directory = results.collect(world, loaded, parent, str(error))
-    except (OSError, LabError) as failure:
-        return f"the logs could not be kept: {failure}"
-    return f"the lab did not come up; all logs are in {directory / 'log'}"
 
 
 def finish(directory: Path, on_verdict: Callable[[CollectedRun], None] = lambda _: None) -> CollectedRun:

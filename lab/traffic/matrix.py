@@ -5,9 +5,9 @@ them. `id` is a number of the connection's own; `msg` and `prio` are read and ch
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from mrclab.topo.input.sentences import nearest
 
@@ -16,7 +16,12 @@ _MAX_SIZE = 1 << 40  # bytes of a connection
 _MAX_NUMBER = (1 << 53) - 1  # exact in a float, too
 _SHOWN = 20  # mistakes listed of one file
 _COUNTS: Final = ("Nodes", "Connections", "Triggers", "Failures")
-_NUMBERS: Final = ("start", "size", "id", "msg", "trigger", "send_done_trigger", "recv_done_trigger", "prio")
+_LEAST: Final = {  # keyword of a connection, except its start → the least number
+    "size": 1, "id": 1, "msg": 0, "trigger": 1, "send_done_trigger": 1, "recv_done_trigger": 1, "prio": 0,
+}  # fmt: skip
+_KEYWORDS: Final = ("start", *_LEAST)
+_USES: Final = {"trigger": "trigger", "send_done_trigger": "send_done", "recv_done_trigger": "recv_done"}
+"""Keywords of a connection that name a trigger, with the field of each."""
 _KINDS: Final = ("oneshot", "multishot", "barrier")
 
 
@@ -134,24 +139,22 @@ class _Reader:
     triggers: dict[int, TriggerLine] = field(default_factory=dict)
     sentences: list[str] = field(default_factory=list)
     _numbers: dict[int, int] = field(default_factory=dict)  # id → line
-    _wrong: int = 0  # connections that could not be read
 
     def take(self, line: int, words: list[str]) -> None:
         """One line that is neither empty nor a comment."""
+        first = words[0]
         try:
-            if "->" in words[0]:
-                self._wrong += 1
-                self._take_connection(line, words)
-                self._wrong -= 1
-            elif words[0] == "trigger":
+            if "->" in first:
+                self._take_connection(line, first, _keywords(words[1:]))
+            elif first == "trigger":
                 self._take_trigger(line, words)
-            elif words[0] == "failure":
+            elif first == "failure":
                 raise ValueError("failure: broken links are not traffic; leave the line out and add a fault")
-            elif words[0] in _COUNTS:
+            elif first in _COUNTS:
                 self._take_count(line, words)
             else:
                 raise ValueError(
-                    f"{words[0]!r} does not begin a line of a matrix; " + nearest(words[0], [*_COUNTS, "trigger"])
+                    f"{first!r} does not begin a line of a matrix; " + nearest(first, [*_COUNTS, "trigger"])
                 )
         except ValueError as error:
             self._mistake(line, str(error))
@@ -170,37 +173,24 @@ class _Reader:
             raise ValueError("Failures: broken links are not traffic; write Failures 0 and add faults")
         self.counts[word] = number, line
 
-    def _take_connection(self, line: int, words: list[str]) -> None:
-        ends = words[0].split("->")
+    def _take_connection(self, line: int, nodes: str, given: Mapping[str, Any]) -> None:
+        ends = nodes.split("->")
         if len(ends) != 2 or not all(ends):
-            raise ValueError(f"{words[0]!r} does not name two nodes; write, for example, 0->13, without spaces")
+            raise ValueError(f"{nodes!r} does not name two nodes; write, for example, 0->13, without spaces")
         source, destination = (_number("node", end) for end in ends)
         if source == destination:
-            raise ValueError(f"{words[0]} goes from node {source} to itself; name two nodes")
-        given = _pairs(words[1:])
+            raise ValueError(f"{nodes} goes from node {source} to itself; name two nodes")
         if "size" not in given:
-            raise ValueError(f"{words[0]} has no size; add, for example, size 2000000")
-        size = _number("size", given["size"], 1, _MAX_SIZE)
-        if ("start" in given) == ("trigger" in given):
-            both = (
-                "has a start and a trigger; leave one of them out" if "start" in given else "has no start; add start 0"
-            )
-            raise ValueError(f"{words[0]} {both}")
-        number = _number("id", given["id"], 1) if "id" in given else 0
-        if number and "msg" not in given and self._numbers.setdefault(number, line) != line:
-            raise ValueError(
-                f"id {number} is that of line {self._numbers[number]} already; give every connection another"
-            )
-        for word in ("msg", "prio"):
-            _number(word, given.get(word, "1"))
-        trigger, send_done, recv_done = (
-            _number(word, given[word], 1) if word in given else 0
-            for word in ("trigger", "send_done_trigger", "recv_done_trigger")
-        )
-        start = _time(given["start"]) if "start" in given else None
-        self.connections.append(
-            Connection(source, destination, size, start, number, trigger, send_done, recv_done, line)
-        )
+            raise ValueError(f"{nodes} has no size; add, for example, size 2000000")
+        if "start" in given and "trigger" in given:
+            raise ValueError(f"{nodes} has a start and a trigger; leave one of them out")
+        if "start" not in given and "trigger" not in given:
+            raise ValueError(f"{nodes} has no start; add start 0")
+        number, start = given.get("id", 0), given.get("start")
+        if number and "msg" not in given and (other := self._numbers.setdefault(number, line)) != line:
+            raise ValueError(f"id {number} is that of line {other} already; give every connection another")
+        triggers = {use: given.get(word, 0) for word, use in _USES.items()}
+        self.connections.append(Connection(source, destination, given["size"], start, number, line=line, **triggers))
 
     def _take_trigger(self, line: int, words: list[str]) -> None:
         rest = iter(words[1:])
@@ -218,9 +208,8 @@ class _Reader:
         if not number or not kind:
             raise ValueError("a trigger needs an id and a kind; write, for example, trigger id 1 oneshot")
         if number in self.triggers:
-            raise ValueError(
-                f"trigger id {number} is declared already in line {self.triggers[number].line}; leave one out"
-            )
+            first = self.triggers[number].line
+            raise ValueError(f"trigger id {number} is declared already in line {first}; leave one out")
         if kind == "barrier" and not count:
             raise ValueError("a barrier needs a count, after which its connections begin; add, for example, count 2")
         self.triggers[number] = TriggerLine(number, kind, count if kind == "barrier" else 0, line)
@@ -230,46 +219,41 @@ class _Reader:
         nodes = self.counts.get("Nodes", (0, 1))[0]
         if "Nodes" not in self.counts:
             self._mistake(1, "Nodes is missing; begin the file with, for example, Nodes 16")
-        found = {"Connections": len(self.connections) + self._wrong, "Triggers": len(self.triggers)}
-        for word, count in found.items():
+        for word, found in (("Connections", self.connections), ("Triggers", self.triggers)):
             declared, line = self.counts.get(word, (0, 1))
-            if declared != count and not self.sentences:
-                self._mistake(line, f"{word} {declared} is declared and {count} follow; write {word} {count}")
+            if declared != len(found) and not self.sentences:
+                text = f"{word} {declared} is declared and {len(found)} follow; write {word} {len(found)}"
+                self._mistake(line, text)
         if not self.connections and not self.sentences:
             self._mistake(1, "there is no connection; add, for example, 0->1 start 0 size 2000000")
         whole = not self.sentences  # else what is missing may stand in a line that could not be read
         for one in self.connections:
             for node in (one.source, one.destination):
                 if node >= nodes > 0:
-                    self._mistake(
-                        one.line,
-                        f"node {node} is not one of {nodes}, counted from 0; write 0 to {nodes - 1}, or raise Nodes",
-                    )
-            for word, number in (
-                ("trigger", one.trigger),
-                ("send_done_trigger", one.send_done),
-                ("recv_done_trigger", one.recv_done),
-            ):
+                    text = f"node {node} is not one of {nodes}, counted from 0; write 0 to {nodes - 1}, or raise Nodes"
+                    self._mistake(one.line, text)
+            for word, use in _USES.items():
+                number = getattr(one, use)
                 if whole and number and number not in self.triggers:
-                    self._mistake(
-                        one.line, f"{word} {number} is declared nowhere; add a line trigger id {number} oneshot"
-                    )
+                    text = f"{word} {number} is declared nowhere; add a line trigger id {number} oneshot"
+                    self._mistake(one.line, text)
         return Matrix(nodes, tuple(self.connections), tuple(self.triggers.values()))
 
 
-def _pairs(words: list[str]) -> dict[str, str]:
-    """Return the pairs behind the nodes of a connection: words, each with its number."""
-    given: dict[str, str] = {}
+def _keywords(words: list[str]) -> dict[str, Any]:
+    """Return the numbers behind the nodes of a connection, by their keywords."""
+    given: dict[str, Any] = {}
     rest = iter(words)
     for word in rest:
-        if word not in _NUMBERS:
-            raise ValueError(f"{word!r} is not a keyword of a connection; " + nearest(word, _NUMBERS))
+        if word not in _KEYWORDS:
+            raise ValueError(f"{word!r} is not a keyword of a connection; " + nearest(word, _KEYWORDS))
         if word in given:
             raise ValueError(f"{word} is given twice; leave one of them out")
         value = next(rest, None)
-        if value is None or value in _NUMBERS:
+        if value is None or value in _KEYWORDS:
             raise ValueError(f"{word} has no number behind it; add one")
-        given[word] = value
+        most = _MAX_SIZE if word == "size" else _MAX_NUMBER
+        given[word] = _time(value) if word == "start" else _number(word, value, _LEAST[word], most)
     return given
 
 
