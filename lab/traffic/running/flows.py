@@ -30,6 +30,11 @@ class FlowState:
     done: Mapping[str, Any] | None = None  # the sender's record of the end
     error: str = ""
 
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Its QPs: the numbers at the source and at the destination."""
+        return list(zip(*(self.qps.get(host, ()) for host in self.flow.hosts), strict=True))
+
 
 class Running:
     """A workload from set-up to end: call `prepare`, `start`, `take` with every event, `finish` when `over`."""
@@ -135,10 +140,7 @@ class Running:
         self.began = at
         for host in self._taking_part:
             self._call(host, "start_workload", name=self.name, at=at)
-        pairs = {
-            name: list(zip(*(state.qps.get(host, ()) for host in state.flow.hosts), strict=True))
-            for name, state in self._flows.items()
-        }
+        pairs = {name: state.pairs for name, state in self._flows.items()}
         first = next(iter(self._flows.values()), None)  # a job may compute and send nothing
         self._record_start(at, pairs, {host: qps[0] for host, qps in first.qps.items()} if first else {})
 
@@ -167,9 +169,7 @@ class Running:
 
     def qps(self) -> Iterator[tuple[Flow, int, int]]:
         """Yield each pair of QPs: its flow, and the number at the source and at the destination."""
-        for state in self._flows.values():
-            for here, there in zip(*(state.qps.get(host, ()) for host in state.flow.hosts), strict=True):
-                yield state.flow, here, there
+        return ((state.flow, here, there) for state in self._flows.values() for here, there in state.pairs)
 
     @functools.cached_property
     def size(self) -> int | None:
@@ -316,22 +316,17 @@ class Running:
     def finish(self, error: str = "") -> None:
         """Stop it if it still runs, compare both ends of every flow, and record its end."""
         answers = {host: self._status(host) for host in self.hosts}
-        ends = [float(state.done["ended"]) for state in self._flows.values() if state.done]
-        ended = self.ended = max(ends, default=self._world.now)
-        digests: tuple[list[str], list[str]] = [], []
-        for state in self._flows.values():
-            sent, received = self._digests(state, answers)
-            digests[0].append(sent)
-            digests[1].append(received)
-            self._record_flow(state, answers, sent, received, ended)
-        errors = [error] if error else list(dict.fromkeys(one.error for one in self._flows.values() if one.error))
+        times = [float(state.done["ended"]) for state in self._flows.values() if state.done]
+        self.ended = max(times, default=self._world.now)
+        ends = [self._record_flow(state, answers) for state in self._flows.values()]
+        errors = [error] if error else list(dict.fromkeys(end.error for end in ends if end.error))
         expected, actual = self._reduced()
         rounds = self._whole_iterations()
         self._record_end(
             errors,
-            bytes=sum(self._bytes(state, answers) for state in self._flows.values()),
-            sent_sha256=_joined([*digests[0], *expected]),
-            received_sha256=_joined([*digests[1], *actual]),
+            bytes=sum(end.bytes for end in ends),
+            sent_sha256=_joined([*(end.sent_sha256 or "" for end in ends), *expected]),
+            received_sha256=_joined([*(end.received_sha256 or "" for end in ends), *actual]),
             iterations=[round(end - begin, 9) for begin, end in rounds],
             iteration_ends=[round(end, 9) for _, end in rounds],
         )
@@ -352,44 +347,36 @@ class Running:
         except RunError:
             return {}
 
-    def _digests(self, state: FlowState, answers: Mapping[str, Any]) -> tuple[str, str]:
-        """Return digests of sent and received bytes; empty if unknown."""
-        flow = state.flow
-        sent = answers[flow.source].get(flow.name, {}).get("sha256", "")
-        return sent, answers[flow.destination].get(flow.name, {}).get("sha256", "")
-
-    def _record_flow(
-        self, state: FlowState, answers: Mapping[str, Any], sent: str, received: str, ended: float
-    ) -> None:
+    def _record_flow(self, state: FlowState, answers: Mapping[str, Mapping[str, Any]]) -> FlowEnd:
+        """Record the end of a flow, given the status of each host; its bytes were acknowledged in whole messages."""
         flow, done = state.flow, state.done
-        at = float(done["ended"]) if done else ended
-        began = at if self.began is None else self._flow_began(done)
-        self._world.record(
-            FlowEnd(
-                traffic=self.name,
-                flow=flow.name,
-                bytes=self._bytes(state, answers),
-                seconds=round(at - began, 9),
-                sent_sha256=sent,
-                received_sha256=received,
-                error=state.error,
-                **self._counted(state, answers),
-            ),
-            at,
+        sender, receiver = (answers[host].get(flow.name, {}) for host in flow.hosts)
+        at = float(done["ended"]) if done else self.ended or 0.0
+        sent, received = self._digests(flow, sender.get("sha256", ""), receiver.get("sha256", ""))
+        end = FlowEnd(
+            traffic=self.name,
+            flow=flow.name,
+            bytes=int(sender.get("bytes", 0)),
+            seconds=round(at - (at if self.began is None else self._flow_began(done)), 9),
+            sent_sha256=sent,
+            received_sha256=received,
+            error=state.error,
+            **self._counted(receiver),
         )
+        self._world.record(end, at)
+        return end
 
-    def _counted(self, state: FlowState, answers: Mapping[str, Any]) -> dict[str, Any]:
-        """Return further fields of a flow's record if its bytes are only counted."""
+    def _digests(self, flow: Flow, sent: str, received: str) -> tuple[str, str]:
+        """Return digests of sent and received bytes, given those that the agents took; empty if unknown."""
+        return sent, received
+
+    def _counted(self, receiver: Mapping[str, Any]) -> dict[str, Any]:
+        """Return further fields of a flow's record if its bytes are only counted, given the receiver's status."""
         return {}
 
     def _flow_began(self, done: Mapping[str, Any] | None) -> float:
         """Return when a flow began, given its sender's record of the end: with its traffic, unless it reports that."""
         return float(done["began"]) if done and self._is_reported else self.began or 0.0
-
-    @staticmethod
-    def _bytes(state: FlowState, answers: Mapping[str, Any]) -> int:
-        """Acknowledged in whole messages."""
-        return int(answers[state.flow.source].get(state.flow.name, {}).get("bytes", 0))
 
     def _whole_iterations(self) -> list[tuple[float, float]]:
         """Return the first begin and the last end of every iteration that all hosts ended."""

@@ -6,7 +6,7 @@ from typing import Any
 from mrclab.lab.run.world import World
 from mrclab.lab.traffic.base import Flow
 from mrclab.lab.traffic.kinds.jobs import JobTraffic
-from mrclab.lab.traffic.running.flows import FlowState, Running
+from mrclab.lab.traffic.running.flows import Running
 
 
 class RunningJob(Running):
@@ -44,9 +44,8 @@ class RunningJob(Running):
         """Return the completed share, from 0 to 1, by bytes; 1 only at its end."""
         return super().share(now) if self.size else 0.0
 
-    def _counted(self, state: FlowState, answers: Mapping[str, Any]) -> dict[str, Any]:
-        flow = state.flow
-        return {"received": int(answers[flow.destination].get(flow.name, {}).get("bytes", 0))}
+    def _counted(self, receiver: Mapping[str, Any]) -> dict[str, Any]:
+        return {"received": int(receiver.get("bytes", 0))}
 
     def finish(self, error: str = "") -> None:
         """Stop it if it still runs; it ended with its last step, if that was reached."""

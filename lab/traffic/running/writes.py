@@ -2,14 +2,13 @@
 
 import hashlib
 import random
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from typing_extensions import override
 
 from mrclab.lab.traffic.base import Flow
-from mrclab.lab.traffic.running.flows import FlowState, Running
+from mrclab.lab.traffic.running.flows import Running
 
 _CHUNK = 1 << 16  # bytes per read, a multiple of four: a larger buffer would be fresh memory pages each time
 
@@ -22,9 +21,9 @@ class RunningWrite(Running):
         return {"path": str(self._file(flow, sends))}
 
     @override
-    def _digests(self, state: FlowState, answers: Mapping[str, Any]) -> tuple[str, str]:
-        target = self._file(state.flow, False)
-        return sha256(self._file(state.flow, True)), sha256(target) if target.exists() else ""
+    def _digests(self, flow: Flow, sent: str, received: str) -> tuple[str, str]:
+        target = self._file(flow, False)
+        return sha256(self._file(flow, True)), sha256(target) if target.exists() else ""
 
     def _file(self, flow: Flow, source: bool) -> Path:
         """Return the file that a write reads, made when first needed, or writes."""
