@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -25,38 +26,32 @@ class TrainingJob:
     stride: int
     program: Callable[[int], RankProgram]
 
-    def checked(self, steps: int) -> TrainingJob:
-        """Return the job; JobError where its steps use more numbers than messages can have."""
+    def check(self, steps: int) -> None:
+        """Raise JobError where its steps use more numbers than messages can have, or a message is too large."""
         if self.stride * steps >= MAX_NUMBERS:
             raise JobError(
                 f"{steps} steps of {self.stride} message numbers each are more than the {MAX_NUMBERS} that an"
                 f" immediate can number; give at most {MAX_NUMBERS // self.stride - 1} steps"
             )
-        return self
-
-    def sent(self, rank: int) -> dict[int, tuple[int, int]]:
-        """Return bytes and messages that a rank sends in a step, by the rank that gets them, in order of first use."""
-        found: dict[int, tuple[int, int]] = {}
-        for one in self.program(rank).exchanged(SEND):
-            size, messages = found.get(one.rank, (0, 0))
-            found[one.rank] = size + one.size, messages + one.messages
-        return found
+        if self.largest > MAX_MESSAGE:
+            raise JobError(
+                f"a message of {self.largest} bytes is more than the {MAX_MESSAGE} that one may have; lower its size"
+            )
 
     @functools.cached_property
     def pairs(self) -> tuple[tuple[int, int, int], ...]:
-        """(source, destination, bytes in a step) of all ranks that exchange messages."""
-        return tuple((rank, peer, size) for rank in range(self.ranks) for peer, (size, _) in self.sent(rank).items())
+        """(source, destination, bytes in a step) of all ranks that exchange messages, in order of first use."""
+        found: Counter[tuple[int, int]] = Counter()
+        for rank in range(self.ranks):
+            for one in self.program(rank).exchanged(SEND):
+                found[rank, one.rank] += one.size
+        return tuple((source, destination, size) for (source, destination), size in found.items())
 
     @functools.cached_property
     def largest(self) -> int:
-        """Bytes of the largest message; JobError where it is too large."""
+        """Bytes of the largest message."""
         programs = map(self.program, range(self.ranks))
-        found = max((one.largest for program in programs for one in program.exchanged(SEND)), default=1)
-        if found > MAX_MESSAGE:
-            raise JobError(
-                f"a message of {found} bytes is more than the {MAX_MESSAGE} that one may have; lower its size"
-            )
-        return max(1, found)
+        return max((one.largest for program in programs for one in program.exchanged(SEND)), default=1) or 1
 
     @functools.cached_property
     def longest(self) -> float:

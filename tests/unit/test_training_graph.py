@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+from collections import Counter
 
 import pytest
 
@@ -125,8 +126,9 @@ def test_a_rank_sends_what_its_degrees_of_parallelism_ask_for(degrees, inside, o
     given = {"name": "job", "kind": "training", "parameters": P, "layers": 2, "micro_batches": 3, "forward": "1us"}
     given |= {"activations": A, "tokens": T, **degrees}
     loaded = scenario.from_data({"name": "job", "world": "sim", "fabric": GROUP, "traffic": [given]}, "job")
-    sent, server = loaded.scenario.traffic[0].job.sent(0), degrees.get("server", 1)
-    found = [sum(size for rank, (size, _) in sent.items() if (rank < server) == same) for same in (True, False)]
+    pairs, server = loaded.scenario.traffic[0].job.pairs, degrees.get("server", 1)
+    sent = {destination: size for source, destination, size in pairs if source == 0}
+    found = [sum(size for rank, size in sent.items() if (rank < server) == same) for same in (True, False)]
     assert found == [inside, outside]
 
 
@@ -138,7 +140,9 @@ def test_a_rank_knows_how_many_messages_each_other_sends_it(degrees):
     job = loaded.scenario.traffic[0].job
     programs = [dataclasses.replace(job.program(rank), steps=3) for rank in range(job.ranks)]
     for rank in range(job.ranks):
-        sent = {peer: 3 * messages for peer, (_, messages) in job.sent(rank).items()}
+        sent = Counter()
+        for one in programs[rank].exchanged(schedules.SEND):
+            sent[one.rank] += 3 * one.messages
         assert sent
         assert sent == {peer: n for peer in range(job.ranks) if (n := programs[peer].receives_from(rank))}
 

@@ -61,7 +61,7 @@ class JobTraffic(TrafficBase):
     def _check_job(self) -> None:
         """Raise ValueError with a sentence if the graph is impossible, or cannot run so often."""
         try:
-            self.job.checked(self.steps).largest  # noqa: B018
+            self.job.check(self.steps)
         except JobError as error:
             raise ValueError(str(error)) from None
 
