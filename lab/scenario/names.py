@@ -72,6 +72,14 @@ def _plane(number: int, info: ValidationInfo) -> int:
     return number
 
 
+def _uplink(number: int, info: ValidationInfo) -> int:
+    fabric = fabric_of(info)
+    if fabric and number > fabric.most_paths:
+        most = fabric.most_paths
+        raise ValueError(f"there is no uplink {number}; a T0 has uplinks 1 to {most}; 0 crosses no T1")
+    return number
+
+
 def _one_of(section: str, what: str) -> Callable[[str, ValidationInfo], str]:
     def check(text: str, info: ValidationInfo) -> str:
         known = (info.context or {}).get(section)
@@ -128,6 +136,7 @@ NewName = Annotated[str, Field(pattern=r"^[A-Za-z][\w-]*$", max_length=40), Afte
 HostName = Annotated[str, AfterValidator(_host)]
 SwitchName = Annotated[str, AfterValidator(_switch)]
 PlaneNumber = Annotated[int, AfterValidator(_plane)]
+UplinkNumber = Annotated[int, Field(ge=0, le=srv6.MAX_INDEX), AfterValidator(_uplink)]
 BUSIEST = "busiest"  # in place of a cable's name
 CableName = Annotated[str, AfterValidator(_cable)]
 CableOrBusiest = Annotated[
@@ -146,4 +155,4 @@ class PathName(Strict):
     """One path out of a host, for any tag of the EV: plane, and uplink of the T0 (0 inside a T0 group)."""
 
     plane: PlaneNumber
-    uplink: int = Field(ge=0, le=srv6.MAX_INDEX)
+    uplink: UplinkNumber

@@ -9,12 +9,12 @@ import pkgutil
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeAlias
 
-from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic import Field
 
 from mrclab.lab.kinds import Kinds, WorldName, unsupported
 from mrclab.lab.scenario.base import OfKind
 from mrclab.lab.scenario.files.inputfile import SourceFile
-from mrclab.lab.scenario.names import KnownTrigger, NewName, PathName, fabric_of
+from mrclab.lab.scenario.names import KnownTrigger, NewName, PathName
 from mrclab.lab.scenario.sections.transport import MAX_QPS, QpAttributes, ScenarioTransport
 from mrclab.lab.scenario.triggers import Trigger
 from mrclab.topo.model import Fabric
@@ -44,15 +44,6 @@ class Flow(NamedTuple):
         return f"{self.traffic}/{self.source}>{self.destination}{self.suffix}"
 
 
-def _known_paths(paths: list[PathName], info: ValidationInfo) -> list[PathName]:
-    if fabric := fabric_of(info):
-        for path in paths:
-            if path.uplink > fabric.most_paths:
-                most = fabric.most_paths
-                raise ValueError(f"there is no uplink {path.uplink}; a T0 has uplinks 1 to {most}; 0 crosses no T1")
-    return paths
-
-
 class TrafficBase(OfKind):
     """Fields of every kind.
 
@@ -75,7 +66,7 @@ class TrafficBase(OfKind):
     qps: Annotated[int, Field(ge=1, le=MAX_QPS)] | None = Field(
         default=None, description="QPs of each flow, used in turn; default: what transport.qps says"
     )
-    paths: Annotated[list[PathName], AfterValidator(_known_paths)] = Field(
+    paths: list[PathName] = Field(
         default=[], description="MRC: its senders use only these paths, e.g. [{plane: 1, uplink: 2}]"
     )
     attributes: QpAttributes = Field(

@@ -139,6 +139,10 @@ def test_processes_that_end_on_purpose_are_named():
         ("kind: jitter, link: h1-p1, delay: 1ms, jitter: 2ms", "raise delay or lower jitter"),
         ("kind: swap_cables, links: [h1-p1, t0-p1-1-1]", "cannot be swapped with itself; name two cables"),
         ("kind: nic_port_down, port: t0-p1-1/t1-p1-1", "is not a NIC port; name one, such as h1-p1"),
+        (
+            "kind: ev_loss, everywhere: true, paths: [{plane: 1, uplink: 9}]",
+            "there is no uplink 9; a T0 has uplinks 1 to",
+        ),
         ("kind: plane_down, plane: 3", "there is no plane 3; the fabric has planes 1 to 2"),
         ("kind: switch_reboot, switch: t1-p1-1, until: 2s", "x.yaml:6: faults[1].until: no such field; known here:"),
         ("kind: switch_crash, switch: t1-p1-9", "no switch is called 't1-p1-9'; there are 't1-p1-1' to 't1-p"),
