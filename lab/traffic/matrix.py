@@ -16,10 +16,10 @@ _MAX_SIZE = 1 << 40  # bytes of a connection
 _MAX_NUMBER = (1 << 53) - 1  # exact in a float, too
 _SHOWN = 20  # mistakes listed of one file
 _COUNTS: Final = ("Nodes", "Connections", "Triggers", "Failures")
-_LEAST: Final = {  # keyword of a connection, except its start → the least number
+_MIN: Final = {  # keyword of a connection, except its start → the least number
     "size": 1, "id": 1, "msg": 0, "trigger": 1, "send_done_trigger": 1, "recv_done_trigger": 1, "prio": 0,
 }  # fmt: skip
-_KEYWORDS: Final = ("start", *_LEAST)
+_KEYWORDS: Final = ("start", *_MIN)
 _USES: Final = {"trigger": "trigger", "send_done_trigger": "send_done", "recv_done_trigger": "recv_done"}
 """Keywords of a connection that name a trigger, with the field of each."""
 _KINDS: Final = ("oneshot", "multishot", "barrier")
@@ -253,7 +253,7 @@ def _keywords(words: list[str]) -> dict[str, Any]:
         if value is None or value in _KEYWORDS:
             raise ValueError(f"{word} has no number behind it; add one")
         most = _MAX_SIZE if word == "size" else _MAX_NUMBER
-        given[word] = _time(value) if word == "start" else _number(word, value, _LEAST[word], most)
+        given[word] = _time(value) if word == "start" else _number(word, value, _MIN[word], most)
     return given
 
 
