@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from mrclab.lab.errors import LabError
 
-_RANGE = re.compile(r"(\d+)(?:\.\.(\d+))?")
+_RANGE = re.compile(r"(\d{1,20})(?:\.\.(\d{1,20}))?")
 MAX_SEED = 2**63 - 1  # as in a scenario
 _MAX_SEEDS = 10_000_000  # seeds; rows of more runs would not fit into memory
 

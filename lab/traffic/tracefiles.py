@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, WithJsonSchema
 
-from mrclab.lab.training.job import JobError, TrainingJob
+from mrclab.lab.training.job import TrainingJob
 from mrclab.lab.training.traces import chakra, goal, recorded
 from mrclab.topo.input import files
 
@@ -45,12 +45,8 @@ class TraceFiles:
     @functools.cached_property
     def _chakra(self) -> dict[int, bytes]:
         """Return the files of ranks; empty for GOAL."""
-        found: dict[int, bytes] = {}
-        for name, data in self.files.items():
-            middle = name.removesuffix(chakra.SUFFIX).rpartition(".")[2]
-            if name.endswith(chakra.SUFFIX) and middle.isdecimal():
-                found[int(middle)] = data
-        return found
+        ranks = ((_rank_of(name), data) for name, data in self.files.items())
+        return {rank: data for rank, data in ranks if rank is not None}
 
     @property
     def ranks(self) -> int:
@@ -84,17 +80,23 @@ def read_trace(value: object, info: ValidationInfo) -> object:
     if kept is None and value.endswith(KEPT_SUFFIX):
         kept = _bytes_of(path, MAX_BYTES * 2, within).decode("utf-8", "replace")
     found = TraceFiles(value, _from_kept(value, kept) if kept is not None else _read_files(path, within))
-    try:
-        found.job()
-    except JobError as error:
-        raise ValueError(str(error)) from None
+    found.job()  # JobError, which is a ValueError
     return found
+
+
+def _rank_of(name: str) -> int | None:
+    """Return the rank in the name of a Chakra file; None for any other name."""
+    middle = name.removesuffix(chakra.SUFFIX).rpartition(".")[2]
+    return int(middle) if name.endswith(chakra.SUFFIX) and middle.isdecimal() else None
 
 
 def _from_kept(name: str, text: str) -> dict[str, bytes]:
     try:
         rows: dict[str, Any] = json.loads(text)
-        return {file: base64.b64decode(data, validate=True) for file, data in rows.items()}
+        found = {file: base64.b64decode(data, validate=True) for file, data in rows.items()}
+        if len(found) != 1 and not all(_rank_of(file) is not None for file in found or [""]):
+            raise ValueError
+        return found
     except (ValueError, AttributeError, TypeError, RecursionError, binascii.Error):
         raise ValueError(f"{name} is not a trace that a run kept; name the files that it was made of") from None
 
@@ -107,10 +109,9 @@ def _read_files(path: Path, within: Path | None) -> dict[str, bytes]:
         return {path.name: _bytes_of(path, MAX_BYTES, within)}
     try:
         ranks = sorted(
-            (int(middle), file)
+            (rank, file)
             for file in path.parent.iterdir()
-            if file.name.startswith(f"{path.name}.") and file.suffix == chakra.SUFFIX
-            if (middle := file.name[len(path.name) + 1 : -len(chakra.SUFFIX)]).isdecimal()
+            if (rank := _rank_of(file.name)) is not None and Path(file.stem).stem == path.name
         )
     except OSError:
         ranks = []

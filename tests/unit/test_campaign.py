@@ -79,7 +79,7 @@ def test_seeds_are_numbers_and_ranges(text, seeds):
     assert parse_seeds(seeds_shown(seeds)) == seeds
 
 
-@pytest.mark.parametrize("text", ["", "4..1", "one", "1..", "-3"])
+@pytest.mark.parametrize("text", ["", "4..1", "one", "1..", "-3", "9" * 5000])
 def test_what_is_no_seed_is_refused(text):
     with pytest.raises(LabError, match="--seeds"):
         parse_seeds(text)
@@ -91,6 +91,7 @@ def test_what_is_no_seed_is_refused(text):
         ("fabric.tls=2", "no such field"),
         ("fabric.t1s=2,many", "fabric.t1s"),
         ("faults.cat.at=1s", "no entry is named 'cat'"),
+        (f"faults.{'9' * 5000}.at=1s", "no entry is named '9"),
         ("measure.cat.at_most=1s", "no entry is named 'cat'; there is none"),
         ("fabric.t1s", "write a field and its value"),
         ("fabric.t1s=", "write a field and its value"),

@@ -79,6 +79,7 @@ def test_three_tiers():
     [
         ("Radix_Up 2", "Radix_Upp 2", "x.topo:8: 'Radix_Upp' is not a keyword here; did you mean 'Radix_Up'?"),
         ("Radix_Up 2", "Radix_Up two", r"x.topo:8: a word and a whole number are expected.*\(got 'Radix_Up two'\)"),
+        ("Radix_Up 2", "Radix_Up ²", r"x.topo:8: a word and a whole number are expected.*\(got 'Radix_Up ²'\)"),
         ("Radix_Up 2", "Radix_Up 0", "x.topo: Radix_Up of tier 0 is 0; give, for example, 4"),
         ("Radix_Up 2", "Radix_Up 2\nradix_up 3", "x.topo:9: radix_up stands twice; keep one of the two"),
         ("Nodes 32\n", "", "x.topo: Nodes is missing or 0; add, for example, Nodes 16"),

@@ -88,6 +88,16 @@ def test_process_groups_of_the_metadata_say_who_takes_part():
         ([(0, SEND, [], {"comm_size": 9}, 0)], [], "has no comm_dst"),
         ([(0, COLL, [], {"comm_type": 0, "comm_size": 9}, 0)], [], "rank 1 takes part in 0 collectives"),
         ([(0, COLL, [], {"comm_type": 0, "in_msg_nelems": 9, "dtype": "Qubit"}, 0)], [], "unknown dtype 'Qubit'"),
+        (
+            [(0, COLL, [], {"comm_type": 0, "in_msg_nelems": "x", "dtype": "int"}, 0)],
+            [],
+            r"job.0.et: node 0 \(n0\) has no in_msg_nelems; give it as a number from 0 on",
+        ),
+        (
+            [(0, SEND, [], {"comm_dst": 1, "comm_size": 9, "comm_tag": "x"}, 0)],
+            [],
+            r"job.0.et: node 0 \(n0\) has the comm_tag 'x'; give it as a number",
+        ),
         ([(0, 12, [], {}, 0)], [], "is of unknown type 12"),
         ([(0, COMP, [], {}, 0), (0, COMP, [], {}, 0)], [], "has an id that another node has"),
     ],
@@ -154,6 +164,31 @@ def binary(ranks):
         table += struct.pack("<QQ", at, at + len(part))
         at += len(part)
     return struct.pack("<QIBB", goal.MAGIC, len(parts), 2, 1) + table + b"".join(parts)
+
+
+@pytest.mark.parametrize("kept", ["{}", '{"a.goal": "", "b.goal": ""}', '{"job.0.et": 1}', "[]"])
+def test_a_kept_trace_of_other_files_than_one_schedule_or_those_of_ranks_is_none(tmp_path, kept):
+    (tmp_path / "job.trace").write_text(kept)
+    with pytest.raises(ScenarioError, match=r"job.trace is not a trace that a run kept; name the files"):
+        run(tmp_path, [{"name": "job", "kind": "trace", "file": "job.trace"}])
+
+
+def test_a_rank_far_behind_the_others_is_named_at_once(tmp_path):
+    (tmp_path / "job.0.et").write_bytes(trace())
+    (tmp_path / "job.999999999999.et").write_bytes(trace())
+    with pytest.raises(ScenarioError, match=r"job.1.et is missing, and there is .*job.999999999999.et; add it"):
+        run(tmp_path, [{"name": "job", "kind": "trace", "file": "job"}])
+
+
+def test_a_schedule_has_as_many_operations_in_all_ranks_together_as_a_trace(monkeypatch):
+    monkeypatch.setattr(goal, "MAX_NODES", 5)
+    assert len(goal.read(TEXT.encode(), "x", CYCLE)) == 2
+    monkeypatch.setattr(goal, "MAX_NODES", 4)
+    with pytest.raises(JobError, match=r"x:14: a schedule has at most 4 operations; this one has more"):
+        goal.read(TEXT.encode(), "x", CYCLE)
+    nodes = [(3, 0, 1, 0, 0, [], [])] * 3
+    with pytest.raises(JobError, match=r"x: a schedule has at most 4 operations; this one has more"):
+        goal.read(binary([nodes, nodes]), "x", CYCLE)
 
 
 def test_both_forms_of_goal_say_the_same():

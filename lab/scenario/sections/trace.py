@@ -19,7 +19,7 @@ KINDS = (
 )  # fmt: skip
 """Opcodes of both transports; `data` matches every write, `other` packets of neither MRC nor RoCEv2."""
 
-_RANGE = re.compile(r"(\d+)(?:\.\.(\d+))?")
+_RANGE = re.compile(r"(\d{1,10})(?:\.\.(\d{1,10}))?")
 _MAX_PACKETS = 2_000_000
 
 

@@ -18,6 +18,7 @@ from mrclab.topo.input.sentences import nearest
 
 _LISTS = ("traffic", "faults", "expect", "measure")  # sections of a scenario whose entries have names
 _KIND_LEFT_OUT = TransportSpec.model_fields["kind"].default  # only the transport's may be
+_MAX_DIGITS = 10  # of an entry's number
 _PATTERN = r"^[a-z0-9][a-z0-9-]*$"
 
 
@@ -169,7 +170,7 @@ def _key(node: Any, part: str, path: str, field: str) -> int | str:
     named = [str(entry["name"]) if isinstance(entry, dict) and "name" in entry else "" for entry in node]
     if part in named:
         return named.index(part)
-    if part.isdecimal() and 1 <= int(part) <= len(node):
+    if part.isdecimal() and len(part) < _MAX_DIGITS and 1 <= int(part) <= len(node):
         return int(part) - 1
     known = [name for name in named if name]
     hint = nearest(part, known) if known or not node else f"write a number from 1 to {len(node)}"

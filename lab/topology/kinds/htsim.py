@@ -61,7 +61,7 @@ def read(text: str, name: str) -> dict[str, Any]:
 
 
 def _number(words: list[str], where: str) -> int:
-    if len(words) != 2 or not words[1].isdigit() or len(words[1]) > 9:
+    if len(words) != 2 or not words[1].isdecimal() or len(words[1]) > 9:
         found = sentences.shown(" ".join(words))
         raise ValueError(f"{where}: a word and a whole number are expected here, for example Radix_Up 4 (got {found})")
     return int(words[1])

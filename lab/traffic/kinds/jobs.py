@@ -13,7 +13,7 @@ from mrclab.lab.traffic.base import TRAFFIC, Flow, TrafficBase
 from mrclab.lab.traffic.families import HostList
 from mrclab.lab.traffic.tracefiles import TraceField
 from mrclab.lab.training import parallel
-from mrclab.lab.training.job import JobError, TrainingJob
+from mrclab.lab.training.job import TrainingJob
 from mrclab.lab.training.parallel import ParallelPlan
 from mrclab.topo.model import Fabric
 
@@ -57,13 +57,6 @@ class JobTraffic(TrafficBase):
     def job(self) -> TrainingJob:
         """Return the graph; JobError if there is none."""
         raise NotImplementedError
-
-    def _check_job(self) -> None:
-        """Raise ValueError with a sentence if the graph is impossible, or cannot run so often."""
-        try:
-            self.job.check(self.steps)
-        except JobError as error:
-            raise ValueError(str(error)) from None
 
     @property
     def placed(self) -> list[str]:
@@ -195,7 +188,7 @@ class Training(JobTraffic):
     @model_validator(mode="after")
     def _can_be(self) -> "Training":
         if self.hosts != ["all"]:
-            self._check_job()
+            self.job.check(self.steps)  # JobError, which is a ValueError
         return self
 
     @functools.cached_property
@@ -243,7 +236,7 @@ class Trace(JobTraffic):
                 f"{self.file} has {ranks} ranks and {self.name} {len(self.hosts)} hosts; name as many, or raise"
                 " fabric.t0s or hosts_per_t0"
             )
-        self._check_job()
+        self.job.check(self.steps)  # JobError, which is a ValueError
         return self
 
     @functools.cached_property

@@ -122,9 +122,9 @@ def _nodes(data: bytes, name: str) -> Iterator[Any]:
 def read(files: Mapping[int, bytes], stem: str) -> list[RecordedRank]:
     """Return the ranks whose files these are, by rank; JobError names file and node of an error."""
     count = max(files) + 1
-    missing = [rank for rank in range(count) if rank not in files]
-    if missing:
-        raise JobError(f"{stem}.{missing[0]}{SUFFIX} is missing, and there is {stem}.{count - 1}{SUFFIX}; add it")
+    missing = next((rank for rank in range(count) if rank not in files), None)
+    if missing is not None:
+        raise JobError(f"{stem}.{missing}{SUFFIX} is missing, and there is {stem}.{count - 1}{SUFFIX}; add it")
     left, found = MAX_NODES, []
     for rank in range(count):
         one = _Rank(rank, count, f"{stem}.{rank}{SUFFIX}")
@@ -167,8 +167,10 @@ class _Rank:
         if node.type in {_SEND, _RECV}:
             sends = node.type == _SEND
             other = "comm_dst" if sends else "comm_src"
-            peer, tag = self._number(attributes, other, text), int(attributes.get("comm_tag", 0))
+            peer, tag = self._number(attributes, other, text), attributes.get("comm_tag", 0)
             size = self._size(attributes, text)
+            if not isinstance(tag, int):
+                raise JobError(f"{self._name}: {text} has the comm_tag {tag!r}; give it as a number")
             return RecordedNode(key, text, SEND if sends else RECV, peer=peer, size=size, tag=tag, after=after)
         if node.type == _COLL:
             return self._collective(key, text, attributes, after)
@@ -197,13 +199,13 @@ class _Rank:
         if "comm_size" in attributes:
             return self._number(attributes, "comm_size", text)
         dtype = str(attributes.get("dtype", ""))
-        elements = attributes.get("in_msg_nelems", attributes.get("In msg nelems"))
-        if elements is None:
+        named = next((name for name in ("in_msg_nelems", "In msg nelems") if name in attributes), None)
+        if named is None:
             raise JobError(f"{self._name}: {text} has no comm_size; give the bytes that the rank sends")
         each = DTYPE_BYTES.get(dtype.lower().removeprefix("torch."))
         if each is None:
             raise JobError(f"{self._name}: {text} has unknown dtype {dtype!r}; known are {', '.join(DTYPE_BYTES)}")
-        return int(elements) * each
+        return self._number(attributes, named, text) * each
 
     # --- groups -----------------------------------------------------------------------------------
 

@@ -66,6 +66,7 @@ def _read_text(text: str, name: str, cycle: float) -> list[RecordedRank]:
     count: int | None = None
     ranks: dict[int, RecordedRank] = {}
     rank: _TextRank | None = None
+    left = MAX_NODES
     text = _COMMENT.sub(lambda found: "\n" * found[0].count("\n"), text)
     for line, words in enumerate(text.split("\n"), 1):
         statement = words.strip()
@@ -82,9 +83,9 @@ def _read_text(text: str, name: str, cycle: float) -> list[RecordedRank]:
             if number in ranks:
                 raise JobError(f"{where}: rank {number} is defined already; give every rank one block")
             ranks[number] = RecordedRank(name)
-            rank = _TextRank(number, ranks[number], cycle)
+            rank = _TextRank(number, ranks[number], cycle, left)
         elif statement == "}":
-            rank.finish()
+            left -= rank.finish()
             rank = None
         else:
             rank.take(statement, where)
@@ -115,10 +116,11 @@ def _complete(ranks: dict[int, RecordedRank], count: int | None, name: str) -> l
 class _TextRank:
     """A rank while its lines are read."""
 
-    def __init__(self, number: int, into: RecordedRank, cycle: float) -> None:
+    def __init__(self, number: int, into: RecordedRank, cycle: float, most: int) -> None:
         self.number = number
         self._into = into
         self._cycle = cycle
+        self._most = most
         self._labels: dict[str, int] = {}
         self._found: list[tuple[str, re.Match[str]]] = []
         self._waits: list[tuple[str, re.Match[str]]] = []
@@ -137,12 +139,12 @@ class _TextRank:
             if match["label"] in self._labels:
                 raise JobError(f"{where}: {match['label']} labels two operations; give each its own")
             self._labels[match["label"]] = len(self._found)
-        if len(self._found) >= MAX_NODES:
-            raise JobError(f"{where}: a schedule has at most {MAX_NODES} operations; this one has more")
+        if len(self._found) >= self._most:
+            raise _too_many(where)
         self._found.append((where, match))
 
-    def finish(self) -> None:
-        """Make nodes of all lines."""
+    def finish(self) -> int:
+        """Make nodes of all lines; return how many."""
         after: dict[int, list[int]] = {}
         begun: dict[int, list[int]] = {}
         for where, wait in self._waits:
@@ -155,6 +157,7 @@ class _TextRank:
             text = f"{match['label'] or 'operation'} of rank {self.number} (line {where.rpartition(':')[2]})"
             waits = tuple(after.get(key, ())), tuple(begun.get(key, ()))
             self._into.nodes.append(self._node(key, text, match, *waits))
+        return len(self._into.nodes)
 
     def _node(
         self, key: int, text: str, match: re.Match[str], after: tuple[int, ...], begun: tuple[int, ...]
@@ -166,6 +169,10 @@ class _TextRank:
         peer, size, tag = int(match["peer"]), int(match["size"]), int(match["tag"] or 0)
         _check_send(kind, peer, tag, self._into.file, text)
         return RecordedNode(key, text, kind, peer=peer, size=size, tag=tag, after=after, begun_after=begun)
+
+
+def _too_many(where: str) -> JobError:
+    return JobError(f"{where}: a schedule has at most {MAX_NODES} operations; this one has more")
 
 
 def _check_send(kind: int, peer: int, tag: int, file: str, text: str) -> None:
@@ -181,20 +188,24 @@ def _read_binary(data: bytes, name: str, cycle: float) -> list[RecordedRank]:
     body = memoryview(data)[8:]
     if not 1 <= count <= MAX_RANKS or len(body) < 6 + 16 * count:
         raise JobError(f"{name}: the file says that it has {count} ranks and is too short for them; write it again")
-    found = []
+    found: list[RecordedRank] = []
+    left = MAX_NODES
     for rank in range(count):
         begin, end = struct.unpack_from("<QQ", body, 6 + 16 * rank)
         if not begin + 8 <= end <= len(body):
             raise JobError(f"{name}: rank {rank} lies outside the file; write it again")
-        found.append(_binary_rank(body[begin:end], name, rank, cycle))
+        found.append(_binary_rank(body[begin:end], name, rank, cycle, left))
+        left -= len(found[-1].nodes)
     return found
 
 
-def _binary_rank(part: memoryview, name: str, rank: int, cycle: float) -> RecordedRank:
+def _binary_rank(part: memoryview, name: str, rank: int, cycle: float, most: int) -> RecordedRank:
     nodes, roots = struct.unpack_from("<II", part)
     first = 8 + 4 * roots
     behind = first + _NODE.size * nodes
-    if nodes > MAX_NODES or behind > len(part):
+    if nodes > most:
+        raise _too_many(name)
+    if behind > len(part):
         raise JobError(f"{name}: rank {rank} says that it has {nodes} nodes and is too short for them; write it again")
     count = (len(part) - behind) // 4
     waiting = struct.unpack_from(f"<{count}I", part, behind)
