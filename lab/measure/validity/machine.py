@@ -2,9 +2,10 @@
 waited for a CPU, deaths.
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable
 from functools import cached_property
+from operator import itemgetter
 from typing import NamedTuple
 
 from mrclab.lab.history import History
@@ -17,7 +18,7 @@ from mrclab.lab.scenario.units import show_seconds
 MAX_CPU = 0.97  # of one core over a second: beyond it a process set the pace, not the network
 BUSY_S = 1.0  # seconds over which a process must have been that busy
 MAX_WAITED = 0.125  # of a host's time, all its waits together: beyond it no bound of some percent means anything
-FEW_RTTS = 20  # the shortest run in which waits are added up
+FEW_RTTS = 20  # round trips, and a second at least, over which waits are added up; none in a shorter run
 MIN_STEAL = 0.02  # of the CPUs over a second: less is not reported
 RESTART_S = 3.0  # seconds that a process may take to load its program after a fault
 VIRTUAL = "sim"  # the world of runs in virtual time
@@ -38,7 +39,7 @@ class MachineLoad:
     """Load of the machine while the traffic ran, from `start` to `end`. `hosts` are those in use.
 
     A NIC that woke up more than `max_wait` seconds late was delayed by the machine, not by the network; so was a host
-    whose waits add up to more than `MAX_WAITED` of the time (in proportion, where `max_wait` is not one round trip).
+    whose waits add up to more than `MAX_WAITED` of a stretch (in proportion, where `max_wait` is not one round trip).
     """
 
     def __init__(
@@ -116,17 +117,28 @@ class MachineLoad:
         return max(self._late, default=(0.0, "", self._start))
 
     @cached_property
-    def most_waiting(self) -> tuple[float, str]:
-        """(share, host): the most of the time that a host in use waited, by the longest wait of each of its samples.
+    def most_waiting(self) -> tuple[float, str, float]:
+        """(share, host, time): the most that a host in use waited in a stretch of the traffic, and the stretch's end.
 
-        Nothing in a run of few round trips, in which single waits decide.
+        It adds up the longest wait of each sample. Nothing in a run of few round trips, in which single waits decide.
         """
+        worst = (0.0, "", self._start)
         if self._end - self._start < FEW_RTTS * self._rtt:
-            return (0.0, "")
-        waits: dict[str, float] = defaultdict(float)
-        for seconds, host, _ in self._late:
-            waits[host] += seconds / (self._end - self._start)
-        return max(((share, host) for host, share in waits.items()), default=(0.0, ""))
+            return worst
+        recent: dict[str, deque[tuple[float, float]]] = defaultdict(deque)
+        sums: dict[str, float] = defaultdict(float)
+        for seconds, host, t in sorted(self._late, key=itemgetter(2)):
+            recent[host].append((t, seconds))
+            sums[host] += seconds
+            while recent[host][0][0] <= t - self._stretch:
+                sums[host] -= recent[host].popleft()[1]
+            worst = max(worst, (sums[host] / self._stretch, host, t))
+        return worst
+
+    @property
+    def _stretch(self) -> float:
+        """Seconds over which waits are added up."""
+        return min(max(FEW_RTTS * self._rtt, BUSY_S), self._end - self._start)
 
     @cached_property
     def _late(self) -> list[tuple[float, str, float]]:
@@ -194,9 +206,10 @@ class MachineLoad:
         if late > self._max_wait:
             text = f"the machine let {host} wait {show_seconds(late)} for a CPU at {at - self._start:.2f} s"
             found.append(text + self._steal_at(at))
-        share, host = self.most_waiting
+        share, host, at = self.most_waiting
         if share > self._max_waited and late <= self._max_wait:
-            found.append(f"the machine let {host} wait for a CPU {share * 100:.0f}% of the time")
+            stretch = f"the {show_seconds(self._stretch)} until {at - self._start:.2f} s"
+            found.append(f"the machine let {host} wait for a CPU {share * 100:.0f}% of {stretch}{self._steal_at(at)}")
         return found if self.virtual else [*found, *self.lateness.reasons(self._max_wait, self._controlled)]
 
     @cached_property
