@@ -102,8 +102,8 @@ class Indented:
 
 
 @dataclass(frozen=True)
-class Ex:
-    """A Python expression of an integer (or 0/1 boolean) between `low` and `high`, both inclusive.
+class IntExpr:
+    """Generated expression of an integer (or 0/1 boolean) between `low` and `high`, both inclusive.
 
     `atom` means that it needs no parentheses as an operand.
     """
@@ -129,46 +129,46 @@ class Ex:
         return self.low >= 0 and self.high <= 1
 
 
-def constant(value: int) -> Ex:
+def constant(value: int) -> IntExpr:
     """Return the expression of a number."""
     code = str(value) if abs(value) < 1 << 16 else hex(value)
-    return Ex(code if value >= 0 else f"({code})", value, value, atom=True)
+    return IntExpr(code if value >= 0 else f"({code})", value, value, atom=True)
 
 
-def bits(code: str, width: int, atom: bool = False) -> Ex:
+def bits(code: str, width: int, atom: bool = False) -> IntExpr:
     """Return an expression with an unsigned value of `width` bits."""
-    return Ex(code, 0, (1 << width) - 1, atom)
+    return IntExpr(code, 0, (1 << width) - 1, atom)
 
 
-def boolean(code: str, atom: bool = False) -> Ex:
+def boolean(code: str, atom: bool = False) -> IntExpr:
     """Return an expression with a boolean value."""
-    return Ex(code, 0, 1, atom)
+    return IntExpr(code, 0, 1, atom)
 
 
-def wrap(ex: Ex, width: int, signed: bool = False) -> Ex:
-    """Return `ex` cut to `width` bits, two's complement where signed."""
+def wrap(expr: IntExpr, width: int, signed: bool = False) -> IntExpr:
+    """Return `expr` cut to `width` bits, two's complement where signed."""
     half = 1 << (width - 1) if width else 0
     low, high = (-half, half - 1) if signed else (0, (1 << width) - 1)
-    if low <= ex.low and ex.high <= high:
-        return ex
+    if low <= expr.low and expr.high <= high:
+        return expr
     mask = (1 << width) - 1
-    if ex.value is not None:
-        cut = ex.value & mask
+    if expr.value is not None:
+        cut = expr.value & mask
         return constant(cut - (1 << width) if signed and cut >= half else cut)
     if signed:
-        return Ex(f"(({ex.operand} + {half:#x}) & {mask:#x}) - {half:#x}", low, high)
-    return Ex(f"{ex.operand} & {mask:#x}", low, high)
+        return IntExpr(f"(({expr.operand} + {half:#x}) & {mask:#x}) - {half:#x}", low, high)
+    return IntExpr(f"{expr.operand} & {mask:#x}", low, high)
 
 
-def saturate(ex: Ex, width: int, signed: bool) -> Ex:
-    """Return `ex` limited to the range of `width` bits."""
+def saturate(expr: IntExpr, width: int, signed: bool) -> IntExpr:
+    """Return `expr` limited to the range of `width` bits."""
     half = 1 << (width - 1)
     low, high = (-half, half - 1) if signed else (0, (1 << width) - 1)
-    if ex.value is not None:
-        return constant(min(max(ex.value, low), high))
-    code = ex.code
-    if ex.low < low:
+    if expr.value is not None:
+        return constant(min(max(expr.value, low), high))
+    code = expr.code
+    if expr.low < low:
         code = f"max({code}, {low})"
-    if ex.high > high:
+    if expr.high > high:
         code = f"min({code}, {high:#x})"
-    return Ex(code, max(ex.low, low), min(ex.high, high), atom=code is not ex.code or ex.atom)
+    return IntExpr(code, max(expr.low, low), min(expr.high, high), atom=code is not expr.code or expr.atom)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from mrclab.softswitch.compiler.analysis import liveness
 from mrclab.softswitch.compiler.analysis.graph import Joins
-from mrclab.softswitch.compiler.block import Ex, bits, constant
+from mrclab.softswitch.compiler.block import IntExpr, bits, constant
 from mrclab.softswitch.compiler.expressions.calculations import Calculations
 from mrclab.softswitch.compiler.expressions.operators import arithmetic
 from mrclab.softswitch.compiler.flow import Body, BranchScope, End
@@ -139,7 +139,7 @@ class ControlEmitter:
             return side(bool(cond.value))()
         return self.at.fork([(cond.code, side(True)), (None, side(False))])
 
-    def _action(self, number: int, params: tuple[Ex, ...]) -> None:
+    def _action(self, number: int, params: tuple[IntExpr, ...]) -> None:
         self.primitives.body(self.program.actions[number].primitives, params)
         if self._may_exit and not self.at.state.dead:
             self.at.branch(self.at.flag("exit"), self._exit)
@@ -213,12 +213,12 @@ class ControlEmitter:
     def _key_code(self, table: p4.Table) -> str:
         codes = []
         for key in table.key:
-            ex = self.at.read(key.target)
-            if ex.low < 0:
-                ex = arithmetic("&", ex, constant((1 << key.width) - 1))
+            expr = self.at.read(key.target)
+            if expr.low < 0:
+                expr = arithmetic("&", expr, constant((1 << key.width) - 1))
             if key.mask is not None:
-                ex = arithmetic("&", ex, constant(key.mask))
-            codes.append(ex.code)
+                expr = arithmetic("&", expr, constant(key.mask))
+            codes.append(expr.code)
         return codes[0] if len(codes) == 1 else f"({', '.join(codes)})"
 
     def _touch(self, table: p4.Table, entry: str) -> None:
@@ -233,7 +233,7 @@ class ControlEmitter:
         if table.direct_meter is not None:
             meter = self.program.meters[table.direct_meter]
             if meter.target is not None:
-                self.at.write(meter.target, Ex(f"{cell}[3](length)", 0, 2))
+                self.at.write(meter.target, IntExpr(f"{cell}[3](length)", 0, 2))
 
     def _selector(self, table: p4.Table) -> str:
         """Return the code of the hash that selects a group's member, as a function of the packet."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from mrclab.softswitch.compiler.analysis.state import FLAGS, Known, Local, Names, SymbolicState, is_dirty, join
-from mrclab.softswitch.compiler.block import Block, Ex
+from mrclab.softswitch.compiler.block import Block, IntExpr
 from mrclab.softswitch.compiler.expressions.expr import Scope
 from mrclab.softswitch.p4 import program as p4
 
@@ -29,7 +29,7 @@ class BranchScope(Scope):
         self._jumps: list[End] = []
         self._next_part = ""
 
-    def branch(self, cond: Ex, then: Body, otherwise: Body | None = None) -> None:
+    def branch(self, cond: IntExpr, then: Body, otherwise: Body | None = None) -> None:
         """Emit an if with an optional else; only one body if the condition is known."""
         if cond.value is not None:
             if cond.value:

@@ -18,7 +18,7 @@ from mrclab.softswitch.compiler import vocabulary
 from mrclab.softswitch.compiler.analysis import liveness
 from mrclab.softswitch.compiler.analysis.graph import joins
 from mrclab.softswitch.compiler.analysis.state import DIRTY, FLAGS, Known, Names, SymbolicState, initial
-from mrclab.softswitch.compiler.block import Block, Ex, Indented, bits, constant
+from mrclab.softswitch.compiler.block import Block, Indented, IntExpr, bits, constant
 from mrclab.softswitch.compiler.control import ControlEmitter
 from mrclab.softswitch.compiler.expressions.calculations import Calculations
 from mrclab.softswitch.compiler.expressions.operators import comparison
@@ -115,13 +115,13 @@ class Generator:
             Deparser(at, headers, primitives, calculations),
         )
 
-    def _set(self, parts: Parts, header: str, name: str, ex: Ex) -> None:
+    def _set(self, parts: Parts, header: str, name: str, expr: IntExpr) -> None:
         """Set a target field if the program has it."""
         ref = self.program.standard(header, name)
         if ref is not None:
-            parts.at.write(ref, ex)
+            parts.at.write(ref, expr)
 
-    def _get(self, parts: Parts, header: str, name: str) -> Ex:
+    def _get(self, parts: Parts, header: str, name: str) -> IntExpr:
         ref = self.program.standard(header, name)
         return parts.at.read(ref) if ref is not None else constant(0)
 
@@ -130,10 +130,12 @@ class Generator:
 
     def _take_params(self, parts: Parts) -> None:
         """Set preserved fields from the function's parameters."""
-        for number, ref in enumerate(self.preserved):
-            field = self.program.field(ref)
-            low = -(1 << field.width - 1) if field.signed else 0
-            parts.at.write(ref, Ex(f"m{number}", low, (1 << field.width) - 1, atom=True))
+        self._restore(parts, [f"m{number}" for number in range(len(self.preserved))])
+
+    def _restore(self, parts: Parts, values: list[str]) -> None:
+        """Set preserved fields from locals."""
+        for value, ref in zip(values, self.preserved, strict=True):
+            parts.at.write(ref, parts.at.typed(value, self.program.field(ref)))
 
     def _preserved(self, parts: Parts, flag: str) -> str:
         """Return the code of the tuple of preserved values for the field list that a flag selects."""
@@ -162,7 +164,7 @@ class Generator:
         outer, body = self._function(head)
         parts = self._parts(initial(self.program, FLAG_NAMES), body, self._live_in_ingress)
         if parts.headers.track_length:
-            parts.at.set_flag("length", Ex("length", 0, 1 << 32, atom=True))
+            parts.at.set_flag("length", IntExpr("length", 0, 1 << 32, atom=True))
         if again:
             self._take_params(parts)
             self._set(parts, "standard_metadata", "instance_type", bits("instance", 32, atom=True))
@@ -251,7 +253,7 @@ class Generator:
         outer, body = self._function(f"clone_ingress(d, port, length{self._params()})")
         parts = self._parts(initial(self.program, FLAG_NAMES), body, self._live_in_ingress)
         if parts.headers.track_length:
-            parts.at.set_flag("length", Ex("length", 0, 1 << 32, atom=True))
+            parts.at.set_flag("length", IntExpr("length", 0, 1 << 32, atom=True))
         self._set(parts, "standard_metadata", "ingress_port", bits("port", 9, atom=True))
         parts.parser.emit()
         self._reset_metadata(parts)
@@ -308,7 +310,7 @@ class Generator:
         self._set(parts, intrinsic, "egress_global_timestamp", bits("now_us()", 48, atom=True))
         self._set(parts, queueing, "enq_timestamp", bits("enq_us", 32, atom=True))
         self._set(parts, queueing, "enq_qdepth", bits("enq_depth", 19, atom=True))
-        self._set(parts, queueing, "deq_timedelta", Ex("now_us() - enq_us", 0, 1 << 63))
+        self._set(parts, queueing, "deq_timedelta", IntExpr("now_us() - enq_us", 0, 1 << 63))
         self._set(parts, queueing, "deq_qdepth", bits("depth", 19, atom=True))
         self._set(parts, queueing, "qid", bits("queue", 8, atom=True))
         self._set(parts, standard, "egress_port", bits("port", 9, atom=True))
@@ -334,9 +336,7 @@ class Generator:
         if before:
             parts.at.line(f"{saved} = ({', '.join(before)},)")
         self._reset_metadata(copy)
-        for value, ref in zip(values, self.preserved, strict=True):
-            field = self.program.field(ref)
-            copy.at.write(ref, Ex(value, -(1 << field.width) if field.signed else 0, (1 << field.width) - 1, atom=True))
+        self._restore(copy, values)
         queue = self._get(copy, "intrinsic_metadata", "priority")
         call = f"clone_to({session}, {queue.code}, {{}})"
         self.handover.add(copy.at, call, EGRESS_CLONE, "bytearray(d)", truncate=str(UNCUT))
@@ -348,10 +348,10 @@ class Generator:
         parts.at.line(f"again((d, port, len(d), {RECIRCULATED}, *{values}))")
 
 
-def _set_flag(ex: Ex) -> Ex:
-    return constant(int(bool(ex.value))) if ex.value is not None else Ex(ex.code, 0, 1, ex.atom)
+def _set_flag(expr: IntExpr) -> IntExpr:
+    return constant(int(bool(expr.value))) if expr.value is not None else IntExpr(expr.code, 0, 1, expr.atom)
 
 
-def _narrow(ex: Ex, width: int) -> Ex:
+def _narrow(expr: IntExpr, width: int) -> IntExpr:
     """Return a flag's expression as one of `width` bits, which it always fits."""
-    return ex if ex.value is not None else bits(ex.code, width, ex.atom)
+    return expr if expr.value is not None else bits(expr.code, width, expr.atom)

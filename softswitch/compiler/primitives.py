@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mrclab.softswitch.compiler.analysis.state import DIRTY, Known
-from mrclab.softswitch.compiler.block import Ex, constant, wrap
+from mrclab.softswitch.compiler.block import IntExpr, constant, wrap
 from mrclab.softswitch.compiler.expressions.calculations import Calculations
 from mrclab.softswitch.compiler.expressions.operators import arithmetic, comparison, unary
 from mrclab.softswitch.compiler.flow import Body, BranchScope
@@ -40,7 +40,7 @@ class Primitives:
         self.program = at.program
         self.drop_port = drop_port
 
-    def body(self, calls: tuple[p4.Primitive, ...], params: tuple[Ex, ...] = ()) -> None:
+    def body(self, calls: tuple[p4.Primitive, ...], params: tuple[IntExpr, ...] = ()) -> None:
         """Emit an action body."""
         outer, self.at.params = self.at.params, params
         if any(_number(target) <= index for index, target in _jumps(calls)):
@@ -98,7 +98,7 @@ class Primitives:
 
         self.at.dispatch([part(start, stop) for start, stop in zip(order, [*order[1:], end], strict=True)], 0)
 
-    def _truth(self, node: p4.Expr) -> Ex:
+    def _truth(self, node: p4.Expr) -> IntExpr:
         cond = self.at.expr(node)
         return unary("d2b", cond)
 
@@ -133,7 +133,7 @@ class Primitives:
 
     # -- assignments --------------------------------------------------------------------------------------------------
 
-    def store(self, target: p4.Expr, value: Ex) -> None:
+    def store(self, target: p4.Expr, value: IntExpr) -> None:
         """Emit an assignment to an l-value: a field, a field of the last or of a computed element, a register cell."""
         if isinstance(target, p4.FieldRef):
             self.at.write(target, value)
@@ -151,7 +151,7 @@ class Primitives:
                 f"{self.at.register(target.array)}[{index.code}] = {value.operand} & {(1 << register.width) - 1:#x}"
             )
 
-    def _store_element(self, index: Ex, refs: list[p4.FieldRef], value: Ex) -> None:
+    def _store_element(self, index: IntExpr, refs: list[p4.FieldRef], value: IntExpr) -> None:
         value = self.at.hoisted(value) if index.value is None else value
         self.headers.for_element(index, refs, lambda ref: self.at.write(ref, value))
 
@@ -258,7 +258,7 @@ class Primitives:
         if now.value == UNCUT:
             self.at.set_flag("truncate", length)
         else:
-            self.at.set_flag("truncate", Ex(f"min({length.code}, {now.code})", 0, UNCUT))
+            self.at.set_flag("truncate", IntExpr(f"min({length.code}, {now.code})", 0, UNCUT))
 
     def _do_clone_ingress_pkt_to_egress(self, call: p4.Primitive) -> None:
         session = self.at.expr(call.args[0])
@@ -284,7 +284,7 @@ class Primitives:
 
     # -- externs ------------------------------------------------------------------------------------------------------
 
-    def _bounds(self, index: Ex, size: int, what: str, body: Callable[[], None]) -> None:
+    def _bounds(self, index: IntExpr, size: int, what: str, body: Callable[[], None]) -> None:
         """Emit `body` under a bounds check; out of range a line is logged and nothing else happens, as in BMv2."""
         if index.low >= 0 and index.high < size:
             body()
@@ -309,10 +309,9 @@ class Primitives:
     def _do_execute_meter(self, call: p4.Primitive) -> None:
         name, index = _name(call.args[0]), self.at.hoisted(self.at.expr(call.args[1]))
         number = list(self.program.meters).index(name)
-        code = f"meter_{number}({index.code}, length)"
-        self._bounds(
-            index, self.program.meters[name].size, f"meter {name}", lambda: self.store(call.args[2], Ex(code, 0, 2))
-        )
+        colour = IntExpr(f"meter_{number}({index.code}, length)", 0, 2)
+        size = self.program.meters[name].size
+        self._bounds(index, size, f"meter {name}", lambda: self.store(call.args[2], colour))
 
     def _do_register_read(self, call: p4.Primitive) -> None:
         name, index = _name(call.args[1]), self.at.hoisted(self.at.expr(call.args[2]))
@@ -321,7 +320,7 @@ class Primitives:
         high = (1 << register.width) - 1
         low = -(1 << register.width) if register.signed else 0
         self._bounds(
-            index, register.size, f"register {name}", lambda: self.store(call.args[0], Ex(code, low, high, True))
+            index, register.size, f"register {name}", lambda: self.store(call.args[0], IntExpr(code, low, high, True))
         )
 
     def _do_register_write(self, call: p4.Primitive) -> None:
@@ -340,7 +339,7 @@ class Primitives:
         if max(low.high, high.high) >= 1 << 50:
             code = f"randint({low.code}, {high.code})"
         ordered = comparison("<=", low, high) if low.value != 0 else constant(1)
-        self.at.branch(ordered, lambda: self.store(target, Ex(code, low.low, high.high)))
+        self.at.branch(ordered, lambda: self.store(target, IntExpr(code, low.low, high.high)))
 
     def _do_modify_field_with_hash_based_offset(self, call: p4.Primitive) -> None:
         base = self.at.expr(call.args[1])
@@ -350,7 +349,7 @@ class Primitives:
             divisor, high = str(max(size.value, 1)), max(size.value, 1) - 1
         else:
             divisor, high = f"({size.code} or 1)", max(size.high, 1) - 1
-        rest = value if value.high <= high and size.value else Ex(f"{value.operand} % {divisor}", 0, high)
+        rest = value if value.high <= high and size.value else IntExpr(f"{value.operand} % {divisor}", 0, high)
         self.store(call.args[0], arithmetic("+", rest, base))
 
     def _text(self, call: p4.Primitive) -> str:

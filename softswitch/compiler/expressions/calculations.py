@@ -5,7 +5,7 @@ Source: behavioral-model's calculations.cpp and checksums.cpp.
 
 from __future__ import annotations
 
-from mrclab.softswitch.compiler.block import Ex, bits, constant
+from mrclab.softswitch.compiler.block import IntExpr, bits, constant
 from mrclab.softswitch.compiler.flow import BranchScope
 from mrclab.softswitch.objects.hashing import ALGORITHMS
 from mrclab.softswitch.objects.runtime_api import PipelineError
@@ -24,7 +24,7 @@ class Calculations:
         self.at = at
         self.program = at.program
 
-    def calculation(self, name: str) -> Ex:
+    def calculation(self, name: str) -> IntExpr:
         """Return the code of a calculation's result."""
         calculation = self.program.calculations[name]
         if calculation.algorithm not in ALGORITHMS:
@@ -49,7 +49,7 @@ class Calculations:
             fixed.extend((code, width) for code, width in pieces if isinstance(width, int) and width)
         return f"{pack(fixed) if fixed else NO_BYTES}{tail}"
 
-    def _guard(self, expr: p4.Expr) -> Ex:
+    def _guard(self, expr: p4.Expr) -> IntExpr:
         """Return whether an input is there: its header is valid."""
         if isinstance(expr, p4.FieldRef):
             return self.at.valid(expr.header)
@@ -71,7 +71,7 @@ class Calculations:
         code = self.at.read_varbit(p4.FieldRef(header, field.name))
         return f"int_from({code}, 'big')", f"(len({code}) << 3)"
 
-    def _gather_dynamic(self, parts: list[tuple[Ex, list[Piece]]], tail: str) -> str:
+    def _gather_dynamic(self, parts: list[tuple[IntExpr, list[Piece]]], tail: str) -> str:
         """Emit code that collects the input in an integer, part by part; return the code of its bytes."""
         value, width = self.at.temporary(), self.at.temporary()
         self.at.line(f"{value} = {width} = 0")
@@ -108,7 +108,7 @@ class Calculations:
             def wrong() -> None:
                 self.at.set_flag("checksum_error", constant(1))
 
-            self.at.branch(Ex(f"{computed.operand} != {found.operand}", 0, 1), wrong)
+            self.at.branch(IntExpr(f"{computed.operand} != {found.operand}", 0, 1), wrong)
 
         def conditional() -> None:
             if checksum.condition is None:

@@ -17,7 +17,7 @@ from mrclab.softswitch.compiler.analysis.state import (
     Place,
     SymbolicState,
 )
-from mrclab.softswitch.compiler.block import Block, Ex, bits, boolean, constant, saturate, wrap
+from mrclab.softswitch.compiler.block import Block, IntExpr, bits, boolean, constant, saturate, wrap
 from mrclab.softswitch.compiler.expressions.operators import arithmetic, comparison, unary
 from mrclab.softswitch.objects.runtime_api import PipelineError
 from mrclab.softswitch.p4 import program as p4
@@ -41,7 +41,7 @@ class Scope:
         self.names = names
         self.state = state
         self.block = block
-        self.params: tuple[Ex, ...] = ()
+        self.params: tuple[IntExpr, ...] = ()
         self.live: Callable[[str, str], bool] = lambda _header, _field: True
         self.is_read: Callable[[str, str], bool] = lambda _header, _field: True
         self.counter = itertools.count(1)
@@ -64,26 +64,26 @@ class Scope:
 
     # -- headers' bookkeeping -----------------------------------------------------------------------------------------
 
-    def valid(self, header: str) -> Ex:
+    def valid(self, header: str) -> IntExpr:
         """Return the validity of a header."""
         known = self.state.headers[header].valid
         return boolean(self.names.valid(header), atom=True) if known is None else constant(int(known))
 
-    def next_index(self, stack: str) -> Ex:
+    def next_index(self, stack: str) -> IntExpr:
         """Return the first free index of a stack."""
         known = self.state.next[stack]
         if known is not None:
             return constant(known)
-        return Ex(self.names.next(stack), 0, len(self.program.stacks[stack].elements), atom=True)
+        return IntExpr(self.names.next(stack), 0, len(self.program.stacks[stack].elements), atom=True)
 
-    def length_bytes(self, header: str) -> Ex:
+    def length_bytes(self, header: str) -> IntExpr:
         """Return a header's length on the wire in bytes."""
         kind = self.program.headers[header].type
         fixed = kind.bits // 8
         known = self.state.headers[header].length
         if known is not None:
             return constant(fixed + known)
-        return Ex(f"{self.names.length(header)} + {fixed}", fixed, max(kind.max_bytes, fixed))
+        return IntExpr(f"{self.names.length(header)} + {fixed}", fixed, max(kind.max_bytes, fixed))
 
     def offset_code(self, header: str, byte: int, after_varbit: bool, state: SymbolicState | None = None) -> str:
         """Return the code for the position in `d` of a header's byte; behind the varbit its length is added."""
@@ -104,7 +104,7 @@ class Scope:
 
     # -- fields -------------------------------------------------------------------------------------------------------
 
-    def read(self, ref: p4.FieldRef) -> Ex:
+    def read(self, ref: p4.FieldRef) -> IntExpr:
         """Return a field's value; load it from the packet bytes into its local first if needed."""
         if ref.name == "$valid$":
             return self.valid(ref.header)
@@ -114,7 +114,7 @@ class Scope:
             assert isinstance(place.value, int)
             return constant(place.value)
         name = self._loaded(ref)
-        return constant(0) if name is None else self._typed(name, field)
+        return constant(0) if name is None else self.typed(name, field)
 
     def _loaded(self, ref: p4.FieldRef) -> str | None:
         """Return a field's local, loaded from the packet bytes if needed; None where the header never was in them."""
@@ -127,16 +127,17 @@ class Scope:
         return name
 
     @staticmethod
-    def _typed(code: str, field: p4.Field) -> Ex:
+    def typed(code: str, field: p4.Field) -> IntExpr:
+        """Return the expression of a value of a field, whose code needs no parentheses."""
         if field.signed:
             half = 1 << (field.width - 1)
-            return Ex(code, -half, half - 1, atom=True)
+            return IntExpr(code, -half, half - 1, atom=True)
         return bits(code, field.width, atom=True)
 
     def unsigned(self, header: str, field: p4.Field) -> str:
         """Return the code of a field's bits as an unsigned number."""
-        ex = self.read(p4.FieldRef(header, field.name))
-        return f"({ex.code} & {(1 << field.width) - 1:#x})" if ex.low < 0 else ex.operand
+        expr = self.read(p4.FieldRef(header, field.name))
+        return f"({expr.code} & {(1 << field.width) - 1:#x})" if expr.low < 0 else expr.operand
 
     def read_varbit(self, ref: p4.FieldRef) -> str:
         """Return the code of a varbit field's bytes."""
@@ -186,49 +187,49 @@ class Scope:
             code = f"({code}) & {(1 << width) - 1:#x}" if shift else f"{code} & {(1 << width) - 1:#x}"
         return code
 
-    def write(self, ref: p4.FieldRef, ex: Ex) -> None:
+    def write(self, ref: p4.FieldRef, expr: IntExpr) -> None:
         """Store a value in a field, cut to its width."""
         if ref.name == "$valid$":
             raise PipelineError(f"assignment to the validity of header {ref.header} is not supported")
         if not self.live(ref.header, ref.name):
             return
         field = self.program.field(ref)
-        ex = saturate(ex, field.width, field.signed) if field.saturating else wrap(ex, field.width, field.signed)
-        self._store(ref.header, ref.name, ex)
+        expr = saturate(expr, field.width, field.signed) if field.saturating else wrap(expr, field.width, field.signed)
+        self._store(ref.header, ref.name, expr)
 
-    def _store(self, header: str, name: str, ex: Ex) -> None:
+    def _store(self, header: str, name: str, expr: IntExpr) -> None:
         place: Place = DIRTY
-        if ex.value is not None:
-            place = Known(ex.value)
+        if expr.value is not None:
+            place = Known(expr.value)
         else:
             local = self.names.field(header, name)
-            if local != ex.code:
-                self.line(f"{local} = {ex.code}")
+            if local != expr.code:
+                self.line(f"{local} = {expr.code}")
         self.state.edit(header).fields[name] = place
 
-    def flag(self, name: str) -> Ex:
+    def flag(self, name: str) -> IntExpr:
         """Return a flag of the pseudo header that the end of a pipeline reads."""
         place = self.state.headers[FLAGS].place(name)
         if isinstance(place, Known):
             assert isinstance(place.value, int)
             return constant(place.value)
-        return Ex(self.names.field(FLAGS, name), 0, 1 << 64, atom=True)
+        return IntExpr(self.names.field(FLAGS, name), 0, 1 << 64, atom=True)
 
-    def set_flag(self, name: str, ex: Ex) -> None:
+    def set_flag(self, name: str, expr: IntExpr) -> None:
         """Set such a flag."""
-        self._store(FLAGS, name, ex)
+        self._store(FLAGS, name, expr)
 
-    def hoisted(self, ex: Ex) -> Ex:
+    def hoisted(self, expr: IntExpr) -> IntExpr:
         """Return an expression that may be used twice: computed once unless it is just a name."""
-        if ex.atom:
-            return ex
+        if expr.atom:
+            return expr
         name = self.temporary()
-        self.line(f"{name} = {ex.code}")
-        return Ex(name, ex.low, ex.high, atom=True)
+        self.line(f"{name} = {expr.code}")
+        return IntExpr(name, expr.low, expr.high, atom=True)
 
     # -- expressions --------------------------------------------------------------------------------------------------
 
-    def expr(self, node: p4.Expr) -> Ex:  # noqa: PLR0911 - one case per kind
+    def expr(self, node: p4.Expr) -> IntExpr:  # noqa: PLR0911 - one case per kind
         """Return the code of an expression; emit the lines that it needs first."""
         if isinstance(node, p4.FieldRef):
             return self.read(node)
@@ -242,7 +243,7 @@ class Scope:
             return self._stack_field(node)
         if isinstance(node, p4.RegisterRef):
             index = self.expr(node.index)
-            return Ex(f"{self.register(node.array)}[{index.code}]", 0, 1 << 4096, atom=True)
+            return IntExpr(f"{self.register(node.array)}[{index.code}]", 0, 1 << 4096, atom=True)
         assert isinstance(node, p4.Operation)
         return self._operation(node)
 
@@ -250,7 +251,7 @@ class Scope:
         """Return the Python name of a register array's cells."""
         return f"reg_{list(self.program.registers).index(name)}"
 
-    def lookahead(self, node: p4.Lookahead) -> Ex:
+    def lookahead(self, node: p4.Lookahead) -> IntExpr:
         """Return bits ahead of the parser's cursor; the parser has checked that they exist."""
         first, last = node.offset // 8, (node.offset + node.width - 1) // 8
         shift = (last + 1) * 8 - node.offset - node.width
@@ -261,7 +262,7 @@ class Scope:
 
         return bits(self.extract(at, first, last, shift, node.width), node.width)
 
-    def choose(self, index: Ex, options: list[str], otherwise: str) -> str:
+    def choose(self, index: IntExpr, options: list[str], otherwise: str) -> str:
         """Return code that selects one of `options` by a run-time index."""
         if index.value is not None:
             return options[index.value] if 0 <= index.value < len(options) else otherwise
@@ -276,20 +277,20 @@ class Scope:
         elements = self.program.stacks[stack].elements
         return [e if member is None else self.program.unions[e].members[member] for e in elements]
 
-    def last_element(self, node: p4.StackField) -> tuple[Ex, list[p4.FieldRef]]:
+    def last_element(self, node: p4.StackField) -> tuple[IntExpr, list[p4.FieldRef]]:
         """Return the index of the last element of a stack, -1 if there is none, and the field in each element."""
         refs = [p4.FieldRef(header, node.name) for header in self.stack_headers(node.stack, node.member)]
         return arithmetic("-", self.next_index(node.stack), constant(1)), refs
 
-    def _stack_field(self, node: p4.StackField) -> Ex:
+    def _stack_field(self, node: p4.StackField) -> IntExpr:
         """Return a field of the last element of a stack; 0 if the stack is empty."""
         index, refs = self.last_element(node)
         if index.value is not None:
             return self.read(refs[index.value]) if index.value >= 0 else constant(0)
         code = self.choose(index, [self.read(ref).code for ref in refs], "0")
-        return self._typed(code, self.program.field(refs[0]))
+        return self.typed(code, self.program.field(refs[0]))
 
-    def element(self, node: p4.Expr) -> tuple[Ex, list[str]]:
+    def element(self, node: p4.Expr) -> tuple[IntExpr, list[str]]:
         """Return index and header names of a header expression: one header, or an element selected at run time."""
         if isinstance(node, p4.HeaderRef):
             return constant(0), [node.name]
@@ -301,19 +302,19 @@ class Scope:
             return index, members
         return self._stack_element(node)
 
-    def union_element(self, node: p4.Expr) -> tuple[Ex, list[str]]:
+    def union_element(self, node: p4.Expr) -> tuple[IntExpr, list[str]]:
         """Return index and union names of a union expression."""
         if isinstance(node, p4.UnionRef):
             return constant(0), [node.name]
         return self._stack_element(node)
 
-    def _stack_element(self, node: p4.Expr) -> tuple[Ex, list[str]]:
+    def _stack_element(self, node: p4.Expr) -> tuple[IntExpr, list[str]]:
         assert isinstance(node, p4.Operation)
         assert isinstance(node.left, p4.StackRef)
         assert node.right is not None
         return self.hoisted(self.expr(node.right)), list(self.program.stacks[node.left.name].elements)
 
-    def _operation(self, node: p4.Operation) -> Ex:  # noqa: PLR0911 - one case per operator
+    def _operation(self, node: p4.Operation) -> IntExpr:  # noqa: PLR0911 - one case per operator
         op = node.op
         if op == "?":
             return self._ternary(node)
@@ -333,7 +334,7 @@ class Scope:
             if len(options) == 1 or index.value is not None:
                 return options[index.value or 0]
             code = self.choose(index, [option.code for option in options], "0")
-            return Ex(code, min(o.low for o in [*options, constant(0)]), max(o.high for o in options), atom=True)
+            return IntExpr(code, min(o.low for o in [*options, constant(0)]), max(o.high for o in options), atom=True)
         if op in {"last_stack_index", "size_stack"}:
             assert isinstance(node.right, p4.StackRef)
             index = self.next_index(node.right.name)
@@ -357,7 +358,7 @@ class Scope:
         """Return the code of a varbit's value as BMv2 compares it: a number, regardless of its length."""
         return f"int_from({self.read_varbit(ref)}, 'big')"
 
-    def _member(self, header: str, fields: tuple[p4.Field, ...], number: int) -> Ex:
+    def _member(self, header: str, fields: tuple[p4.Field, ...], number: int) -> IntExpr:
         if number == len(fields):
             return self.valid(header)
         return self.read(p4.FieldRef(header, fields[number].name))
@@ -368,7 +369,7 @@ class Scope:
             return "True"
         return "(" + (" or ".join(m.code for m in members if m.value is None) or "False") + ")"
 
-    def _compare_headers(self, node: p4.Operation) -> Ex:
+    def _compare_headers(self, node: p4.Operation) -> IntExpr:
         """Return the comparison of two headers or unions."""
         if isinstance(node.left, p4.HeaderRef) and isinstance(node.right, p4.HeaderRef):
             pairs = [(node.left.name, node.right.name)]
@@ -380,7 +381,7 @@ class Scope:
                 zip(unions[node.left.name].members.values(), unions[node.right.name].members.values(), strict=True)
             )
         code = " or ".join(f"({self._equal(a, b)})" for a, b in pairs)
-        return Ex(code if node.op == "==" else f"not ({code})", 0, 1)
+        return IntExpr(code if node.op == "==" else f"not ({code})", 0, 1)
 
     def _equal(self, left: str, right: str) -> str:
         """Return code that is true if both are valid and all fields are equal."""
@@ -393,7 +394,7 @@ class Scope:
                 terms.append(f"{self.read(a).code} == {self.read(b).code}")
         return " and ".join(terms)
 
-    def _ternary(self, node: p4.Operation) -> Ex:
+    def _ternary(self, node: p4.Operation) -> IntExpr:
         assert node.cond is not None
         assert node.left is not None
         assert node.right is not None
@@ -402,4 +403,4 @@ class Scope:
         if cond.value is not None:
             return left if cond.value else right
         low, high = min(left.low, right.low), max(left.high, right.high)
-        return Ex(f"{left.operand} if {cond.operand} else {right.operand}", low, high)
+        return IntExpr(f"{left.operand} if {cond.operand} else {right.operand}", low, high)

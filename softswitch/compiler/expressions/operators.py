@@ -6,14 +6,14 @@ the masks of intermediate results into the JSON itself).
 
 from __future__ import annotations
 
-from mrclab.softswitch.compiler.block import Ex, boolean, constant, saturate, wrap
+from mrclab.softswitch.compiler.block import IntExpr, boolean, constant, saturate, wrap
 from mrclab.softswitch.objects.runtime_api import PipelineError
 
 WIDEST_SHIFT = 4096
 """Left shifts beyond this give zero: no field is that wide, and an unlimited shift would fill the memory."""
 
 
-def unary(op: str, right: Ex) -> Ex:
+def unary(op: str, right: IntExpr) -> IntExpr:
     """Return the code of an operation on one number."""
     if op == "d2b":
         return right if right.boolean else boolean(f"{right.operand} != 0")
@@ -22,11 +22,11 @@ def unary(op: str, right: Ex) -> Ex:
     if op == "not":
         return constant(int(not right.value)) if right.value is not None else boolean(f"not {right.operand}")
     if op == "~":
-        return Ex(f"~{right.operand}", ~right.high, ~right.low)
-    return Ex(f"-{right.operand}", -right.high, -right.low)
+        return IntExpr(f"~{right.operand}", ~right.high, ~right.low)
+    return IntExpr(f"-{right.operand}", -right.high, -right.low)
 
 
-def comparison(op: str, left: Ex, right: Ex) -> Ex:
+def comparison(op: str, left: IntExpr, right: IntExpr) -> IntExpr:
     """Return the code of a comparison of two numbers."""
     if left.value is not None and right.value is not None:
         table = {
@@ -43,7 +43,7 @@ def comparison(op: str, left: Ex, right: Ex) -> Ex:
     return boolean(f"{left.operand} {op} {right.operand}")
 
 
-def arithmetic(op: str, left: Ex, right: Ex) -> Ex:  # noqa: C901, PLR0911, PLR0912 - one case per operator
+def arithmetic(op: str, left: IntExpr, right: IntExpr) -> IntExpr:  # noqa: C901, PLR0911, PLR0912 - one case per operator
     """Return the code of an operation on two numbers."""
     if op in {"two_comp_mod", "sat_cast", "usat_cast"}:
         if right.value is None:
@@ -56,12 +56,12 @@ def arithmetic(op: str, left: Ex, right: Ex) -> Ex:  # noqa: C901, PLR0911, PLR0
     code = f"{left.operand} {op} {right.operand}"
     known = left.value is not None and right.value is not None
     if op == "+":
-        return _fold(known, Ex(code, left.low + right.low, left.high + right.high), left, right, op)
+        return _fold(known, IntExpr(code, left.low + right.low, left.high + right.high), left, right, op)
     if op == "-":
-        return _fold(known, Ex(code, left.low - right.high, left.high - right.low), left, right, op)
+        return _fold(known, IntExpr(code, left.low - right.high, left.high - right.low), left, right, op)
     if op == "*":
         corners = [a * b for a in (left.low, left.high) for b in (right.low, right.high)]
-        return Ex(code, min(corners), max(corners))
+        return IntExpr(code, min(corners), max(corners))
     if op == "&":
         return _bit_and(left, right, code)
     if op in {"|", "^"}:
@@ -69,26 +69,26 @@ def arithmetic(op: str, left: Ex, right: Ex) -> Ex:  # noqa: C901, PLR0911, PLR0
             return right if left.value == 0 else left
         top = (1 << max(left.high.bit_length(), right.high.bit_length(), 1)) - 1
         low = 0 if left.low >= 0 and right.low >= 0 else -(1 << max(_bits(left), _bits(right)))
-        return Ex(code, low, top if low == 0 else -low)
+        return IntExpr(code, low, top if low == 0 else -low)
     if op == "<<":
         return _shift_left(left, right)
     if op == ">>":
         if right.value is not None:
-            return Ex(code, left.low >> right.value, left.high >> right.value)
-        return Ex(code, min(left.low, 0), max(left.high, 0))
+            return IntExpr(code, left.low >> right.value, left.high >> right.value)
+        return IntExpr(code, min(left.low, 0), max(left.high, 0))
     code = f"{left.operand} {'//' if op == '/' else '%'} {right.operand}"
-    return Ex(code, 0, max(left.high, 0) if op == "/" else max(right.high, 0))
+    return IntExpr(code, 0, max(left.high, 0) if op == "/" else max(right.high, 0))
 
 
-def _fold(known: bool, ex: Ex, left: Ex, right: Ex, op: str) -> Ex:
+def _fold(known: bool, expr: IntExpr, left: IntExpr, right: IntExpr, op: str) -> IntExpr:
     if known:
-        return constant(ex.low)
+        return constant(expr.low)
     if right.value == 0:
         return left
-    return right if op == "+" and left.value == 0 else ex
+    return right if op == "+" and left.value == 0 else expr
 
 
-def _logic(op: str, left: Ex, right: Ex) -> Ex:
+def _logic(op: str, left: IntExpr, right: IntExpr) -> IntExpr:
     for one, other in ((left, right), (right, left)):
         if one.value is not None:
             decided = (op == "and") != bool(one.value)
@@ -96,32 +96,33 @@ def _logic(op: str, left: Ex, right: Ex) -> Ex:
     return boolean(f"{left.operand} {op} {right.operand}")
 
 
-def _bit_and(left: Ex, right: Ex, code: str) -> Ex:
+def _bit_and(left: IntExpr, right: IntExpr, code: str) -> IntExpr:
     for one, other in ((left, right), (right, left)):
         mask = one.value
         if mask is not None and mask >= 0 and mask & (mask + 1) == 0 and other.low >= 0 and other.high <= mask:
             return other
         if mask is not None and other.value is not None:
             return constant(mask & other.value)
-    highs = [ex.high for ex in (left, right) if ex.low >= 0]
+    highs = [expr.high for expr in (left, right) if expr.low >= 0]
     if highs:
-        return Ex(code, 0, min(highs))
+        return IntExpr(code, 0, min(highs))
     widest = 1 << max(_bits(left), _bits(right))
-    return Ex(code, -widest, widest)
+    return IntExpr(code, -widest, widest)
 
 
-def _shift_left(left: Ex, right: Ex) -> Ex:
+def _shift_left(left: IntExpr, right: IntExpr) -> IntExpr:
     if right.value is not None:
         if left.value is not None:
             return constant(left.value << right.value) if right.value < WIDEST_SHIFT else constant(0)
         if right.value >= WIDEST_SHIFT:
             return constant(0)
-        return Ex(f"{left.operand} << {right.value}", left.low << right.value, left.high << right.value)
+        return IntExpr(f"{left.operand} << {right.value}", left.low << right.value, left.high << right.value)
     far = min(right.high, WIDEST_SHIFT)
     low, high = min(left.low << far, 0), max(left.high << far, 0)
     if right.high < WIDEST_SHIFT:
-        return Ex(f"{left.operand} << {right.operand}", low, high)
-    return Ex(f"shift_left({left.code}, {right.code})", low, high, atom=True)  # a call: operands are written only once
+        return IntExpr(f"{left.operand} << {right.operand}", low, high)
+    call = f"shift_left({left.code}, {right.code})"  # operands are written only once
+    return IntExpr(call, low, high, atom=True)
 
 
 def shift_left(left: int, right: int) -> int:
@@ -129,5 +130,5 @@ def shift_left(left: int, right: int) -> int:
     return left << right if right < WIDEST_SHIFT else 0
 
 
-def _bits(ex: Ex) -> int:
-    return max(ex.low.bit_length(), ex.high.bit_length()) + 1
+def _bits(expr: IntExpr) -> int:
+    return max(expr.low.bit_length(), expr.high.bit_length()) + 1

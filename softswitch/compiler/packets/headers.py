@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypeVar
 
 from mrclab.softswitch.compiler.analysis.state import DIRTY, HeaderState, Known, Local, is_dirty
-from mrclab.softswitch.compiler.block import Ex, constant
+from mrclab.softswitch.compiler.block import IntExpr, constant
 from mrclab.softswitch.compiler.expressions.operators import arithmetic, unary
 from mrclab.softswitch.compiler.flow import BranchScope
 from mrclab.softswitch.p4 import program as p4
@@ -28,7 +28,7 @@ class HeaderOps:
 
     # -- one header ---------------------------------------------------------------------------------------------------
 
-    def for_element(self, index: Ex, elements: list[T], body: Callable[[T], None]) -> None:
+    def for_element(self, index: IntExpr, elements: list[T], body: Callable[[T], None]) -> None:
         """Emit `body` for the header or field that `index` picks; nothing for an index out of range."""
         if index.value is not None:
             if 0 <= index.value < len(elements):
@@ -69,7 +69,7 @@ class HeaderOps:
                 if member != header:
                     self.at.state.edit(member).valid = False
 
-    def add_length(self, size: Ex, sign: str = "+") -> None:
+    def add_length(self, size: IntExpr, sign: str = "+") -> None:
         """Emit a change of the packet length that egress sees."""
         self.at.set_flag("length", arithmetic(sign, self.at.flag("length"), size))
 
@@ -103,8 +103,8 @@ class HeaderOps:
         ref = p4.FieldRef(source, field.name)
         if field.varbit:
             return self.at.read_varbit(ref)
-        ex = self.at.read(ref)
-        return ex.code if ex.value is None else Known(ex.value)
+        expr = self.at.read(ref)
+        return expr.code if expr.value is None else Known(expr.value)
 
     def swap_in(self, target: str, source: str | None) -> None:
         """Copy `source` to `target` (for stack shifts): places are renamed, locals copied."""

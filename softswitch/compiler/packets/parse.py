@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mrclab.softswitch.compiler.analysis.state import HeaderState
-from mrclab.softswitch.compiler.block import Ex, constant
+from mrclab.softswitch.compiler.block import IntExpr, constant
 from mrclab.softswitch.compiler.expressions.expr import padded
 from mrclab.softswitch.compiler.expressions.operators import arithmetic, comparison, unary
 from mrclab.softswitch.compiler.flow import Body, BranchScope
@@ -157,7 +157,7 @@ class ParserEmitter:
         if not self.at.state.dead:
             self.at.learn(op.args[0], truth=True)
 
-    def _require(self, count: Ex) -> None:
+    def _require(self, count: IntExpr) -> None:
         """Emit the check that `count` more bytes exist."""
         if count.value == 0:
             return
@@ -166,12 +166,12 @@ class ParserEmitter:
             end = str(position + count.value)
         else:
             end = f"{self._cursor()} + {count.operand}"
-        self.at.branch(Ex(f"length < {end}", 0, 1), self._fail("PacketTooShort"))
+        self.at.branch(IntExpr(f"length < {end}", 0, 1), self._fail("PacketTooShort"))
 
     def _cursor(self) -> str:
         return "pos" if self.at.state.position is None else str(self.at.state.position)
 
-    def _proceed(self, count: Ex) -> None:
+    def _proceed(self, count: IntExpr) -> None:
         position = self.at.state.position
         if position is not None and count.value is not None:
             self.at.state.position = position + count.value
@@ -194,8 +194,8 @@ class ParserEmitter:
                 return
             count = constant(amount.value // 8)
         else:
-            self.at.branch(Ex(f"{amount.operand} & 7", 0, 1), self._fail("ParserInvalidArgument"))
-            count = Ex(f"({amount.operand} >> 3)", 0, amount.high >> 3, atom=True)
+            self.at.branch(IntExpr(f"{amount.operand} & 7", 0, 1), self._fail("ParserInvalidArgument"))
+            count = IntExpr(f"({amount.operand} >> 3)", 0, amount.high >> 3, atom=True)
         self._require(count)
         if not self.at.state.dead:
             self._proceed(count)
@@ -224,7 +224,7 @@ class ParserEmitter:
     def _extract_header(self, header: str, length: p4.Expr | None) -> None:
         kind = self.program.headers[header].type
         fixed = kind.bits // 8
-        varbit: Ex = constant(0)
+        varbit: IntExpr = constant(0)
         if kind.varbit is not None:
             varbit = self._varbit_bytes(header, kind, length)
             if self.at.state.dead:
@@ -234,7 +234,7 @@ class ParserEmitter:
         if self.at.state.dead:
             return
         if kind.varbit is not None and kind.max_bytes and total.high > kind.max_bytes:
-            self.at.branch(Ex(f"{total.code} > {kind.max_bytes}", 0, 1), self._fail("HeaderTooShort"))
+            self.at.branch(IntExpr(f"{total.code} > {kind.max_bytes}", 0, 1), self._fail("HeaderTooShort"))
         if varbit.value is None:
             self.at.line(f"{self.at.names.length(header)} = {varbit.code}")
         if self.at.state.position is None:
@@ -243,7 +243,7 @@ class ParserEmitter:
         self.at.state.replace(header, HeaderState(True, self.at.state.position, varbit.value))
         self._proceed(total)
 
-    def _varbit_bytes(self, header: str, kind: p4.HeaderType, length: p4.Expr | None) -> Ex:
+    def _varbit_bytes(self, header: str, kind: p4.HeaderType, length: p4.Expr | None) -> IntExpr:
         """Return the varbit's length in bytes; P4_14 computes it from the header's own fields."""
         if length is None:
             if kind.p4_14:
@@ -252,8 +252,8 @@ class ParserEmitter:
         amount = self.at.hoisted(self.at.expr(length))
         if amount.value is not None:
             return constant(amount.value // 8)
-        self.at.branch(Ex(f"{amount.operand} & 7", 0, 1), self._fail("ParserInvalidArgument"))
-        return self.at.hoisted(Ex(f"{amount.operand} >> 3", 0, amount.high >> 3))
+        self.at.branch(IntExpr(f"{amount.operand} & 7", 0, 1), self._fail("ParserInvalidArgument"))
+        return self.at.hoisted(IntExpr(f"{amount.operand} >> 3", 0, amount.high >> 3))
 
     # -- select -------------------------------------------------------------------------------------------------------
 
@@ -296,14 +296,14 @@ class ParserEmitter:
             arms.append((None, lambda: enter(otherwise)))
         self.at.chain(arms)
 
-    def _key(self, key: p4.Expr) -> Ex:
-        ex = self.at.hoisted(self.at.expr(key))
-        if ex.low < 0:
-            width = (-ex.low).bit_length()
-            return self.at.hoisted(arithmetic("&", ex, constant((1 << width) - 1)))
-        return ex
+    def _key(self, key: p4.Expr) -> IntExpr:
+        expr = self.at.hoisted(self.at.expr(key))
+        if expr.low < 0:
+            width = (-expr.low).bit_length()
+            return self.at.hoisted(arithmetic("&", expr, constant((1 << width) - 1)))
+        return expr
 
-    def _case(self, state: p4.ParserState, keys: list[Ex], case: p4.Transition) -> str:
+    def _case(self, state: p4.ParserState, keys: list[IntExpr], case: p4.Transition) -> str:
         widths = [padded(width) for _, width in state.key]
         if case.value_set is not None:
             number = list(self.program.value_sets).index(case.value_set)
