@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from mrclab.controller.driver import Audit, Driver, SwitchState
-from mrclab.controller.errors import SwitchError
+from mrclab.controller.errors import SwitchError, WatchError
 from mrclab.controller.health.denials import Denials
 from mrclab.controller.health.denylist import Denylist
 from mrclab.controller.health.elements import Element, element
@@ -27,6 +27,9 @@ DEFAULT_TIMEOUT = 30.0  # seconds
 OPERATOR = "operator"
 """Source of an operator's denials."""
 
+MAX_WATCHED = 1024
+"""Entries that the table `ev_watch` holds."""
+
 
 class ControllerCore:
     """Operations of one controller: its public methods; their results are sent as JSON."""
@@ -37,6 +40,7 @@ class ControllerCore:
         self._driver = driver
         self._fabric = driver.fabric
         self._mapper = mapper
+        self._watched: dict[int, None] = {}  # EVs, in the order of the requests
         self.denials = Denials(driver, denylist, sender_chooses)
         self._maintenance = Maintenance(driver, self.denials)
 
@@ -111,16 +115,25 @@ class ControllerCore:
 
     async def watch_ev(self, ev: EvNumber) -> Result:
         """Count the packets of one EV (32 bits, as in the hosts' histories) at every switch from now on."""
-        return {"ev": ev, "changed": await self._driver.ev_watch.watch(ev)}
+        new = ev not in self._watched
+        if new:
+            if len(self._watched) >= MAX_WATCHED:
+                raise WatchError(f"{MAX_WATCHED} EVs are watched already; unwatch one first")
+            self._watched[ev] = None
+            await self._driver.fleet.watch(ev, True)
+        return {"ev": ev, "changed": new}
 
     async def unwatch_ev(self, ev: EvNumber) -> Result:
         """Count one EV no longer."""
-        await self._driver.ev_watch.unwatch(ev)
+        if ev not in self._watched:
+            raise WatchError(f"EV {ev:#010x} is not watched")
+        del self._watched[ev]
+        await self._driver.fleet.watch(ev, False)
         return {"ev": ev}
 
     async def ev_counters(self) -> Result:
         """Packets and bytes of every watched EV, by switch."""
-        counts = await self._driver.ev_watch.counts()
+        counts = await self._driver.fleet.ev_counts(tuple(self._watched))
         return {"t": self._driver.now, "evs": {str(ev): by_switch for ev, by_switch in counts.items()}}
 
     # --- denials, maintenance, Clustermapper --------------------------------------------------------------------------

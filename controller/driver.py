@@ -1,6 +1,6 @@
 """Interface of a world to the controller's core: switches, cables, hosts and time."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -69,18 +69,11 @@ class SwitchAccess(Protocol):
     async def counters(self) -> dict[str, Any]:
         """Counters by ready switch."""
 
+    async def watch(self, ev: int, on: bool) -> None:
+        """Count the packets of an EV at every switch from now on, or no longer."""
 
-class EvCounts(Protocol):
-    """Entropy values that are counted at every switch."""
-
-    async def watch(self, ev: int) -> bool:
-        """Count an EV from now on; False if it is counted already. WatchError where it is one too many."""
-
-    async def unwatch(self, ev: int) -> None:
-        """Count an EV no longer; WatchError where it is not counted."""
-
-    async def counts(self) -> Mapping[int, Mapping[str, Mapping[str, int]]]:
-        """Packets and bytes of every watched EV, by switch."""
+    async def ev_counts(self, evs: Iterable[int]) -> Mapping[int, Mapping[str, Mapping[str, int]]]:
+        """Packets and bytes of watched EVs, by switch."""
 
 
 class HostAccess(Protocol):
@@ -114,7 +107,6 @@ class Driver(Protocol):
     decimals: int  # of durations in seconds
     fabric: Fabric
     fleet: SwitchAccess
-    ev_watch: EvCounts  # the EVs that its switches count
     nodes: HostAccess
     cable_states: CableStates  # state of verification of every cable
     core: "ControllerCore"

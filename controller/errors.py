@@ -11,6 +11,10 @@ class ProgramError(ControllerError):
     """The compiled P4 program cannot be read, or lacks a table that the controller writes."""
 
 
+class WatchError(ControllerError):
+    """An EV that cannot be watched, or is not."""
+
+
 class SwitchError(ControllerError):
     """A switch cannot be reached, does not respond in time, or refuses a request. `code` is a gRPC status name."""
 

@@ -9,10 +9,9 @@ from typing import Any
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from mrclab.controller.core import ControllerCore
-from mrclab.controller.errors import ControllerError
+from mrclab.controller.errors import ControllerError, WatchError
 from mrclab.controller.health.denylist import DenyError
 from mrclab.controller.health.maintenance import MaintenanceError
-from mrclab.controller.provisioning.watchedevs import WatchError
 from mrclab.rpc.errors import RpcError
 from mrclab.topo.input import sentences
 from mrclab.topo.model import UnknownName

@@ -116,7 +116,7 @@ class SimController(Driver):
         self._write = write
         self._advance = advance
         denylist = Denylist(self.fabric)
-        self.fleet = self.ev_watch = SimFleet(fabric, self.record, self.note_verified)
+        self.fleet = SimFleet(fabric, self.record, self.note_verified)
         self.cable_states = self.fleet.states
         self._section: MapperSection | None = None
         self._agents = self.fabric.spec.hosts_per_t0
@@ -253,7 +253,7 @@ class SimController(Driver):
     def _metrics(self) -> str:
         status, counters = completed(self.core.status()), completed(self.fleet.counters())
         hosts = {name: host.call("stats") or {} for name, host in self.nodes.running.items()}
-        return metrics.page(status, counters, completed(self.fleet.counts()), hosts)
+        return metrics.page(status, counters, completed(self.core.ev_counters())["evs"], hosts)
 
     # --- hosts --------------------------------------------------------------------------------------------------------
 

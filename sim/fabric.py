@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from mrclab.controller.provisioning.watchedevs import WatchedEvs
 from mrclab.sim.clock import SECOND, Clock, ticks
 from mrclab.sim.links.cable import Cable, CableEnd, HalfLink
 from mrclab.sim.links.linkend import JitteryLinkEnd, LinkEnd
@@ -79,7 +78,7 @@ class SimFabric:
         clock.set_event_rate(_EVENTS_PER_PACKET * model.spec.link.rate_pps * len(model.hosts) * model.spec.planes)
         self.packet_in: Callable[[SimSwitch, SimFrame, int], None] | None = None
         self.start_host: Callable[[str], object] | None = None
-        self.watched = WatchedEvs()
+        self.watched: set[int] = set()  # EVs that every switch counts
         self.touched: dict[str, None] = {}
         self._seed = seed
         self._delay = ticks(model.spec.link.delay)

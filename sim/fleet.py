@@ -5,7 +5,7 @@ Cables are verified by link-check frames, as on the wire; entries are written at
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final
 
 from mrclab.controller.driver import Audit, SwitchState, SwitchView
@@ -206,23 +206,20 @@ class SimFleet:
             found[model.name] = known[1]
         return found
 
-    async def watch(self, ev: int) -> bool:
-        """Count `ev` at every switch from now on, also at those that come back; False if it is counted already."""
-        new = self._fabric.watched.add(ev)
-        if new:
+    async def watch(self, ev: int, on: bool) -> None:
+        """Count an EV at every switch from now on, also at those that come back; or no longer."""
+        if on:
+            self._fabric.watched.add(ev)
             for switch in self._ready:
                 switch.watch([ev])
-        return new
-
-    async def unwatch(self, ev: int) -> None:
-        """Count `ev` no longer; WatchError where it is not counted."""
+            return
         self._fabric.watched.remove(ev)
         for switch in self.switches.made:
             switch.evs.pop(ev, None)
 
-    async def counts(self) -> dict[int, dict[str, dict[str, int]]]:
-        """Packets and bytes sent with each watched EV, by ready switch; of a large fabric by those in use."""
-        found: dict[int, dict[str, dict[str, int]]] = {ev: {} for ev in self._fabric.watched}
+    async def ev_counts(self, evs: Iterable[int]) -> dict[int, dict[str, dict[str, int]]]:
+        """Packets and bytes sent with watched EVs, by ready switch; of a large fabric by those in use."""
+        found: dict[int, dict[str, dict[str, int]]] = {ev: {} for ev in evs}
         for model, switch in self._shown() if found else ():
             for port in switch.used if switch else ():
                 port.catch_up()

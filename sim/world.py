@@ -24,7 +24,7 @@ from mrclab.hosts.agent.sampling import KEPT
 from mrclab.hosts.memory.memory import local_memory
 from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.hosts.mrc.settings import RETRY_ENDLESS
-from mrclab.hosts.transports import WIRE, draws
+from mrclab.hosts.transports import draws
 from mrclab.hosts.workloads.digests import SharedDigests
 from mrclab.rpc.errors import RpcError, RpcUnavailable
 from mrclab.sim.clock import Clock, ticks
@@ -82,7 +82,6 @@ class SimWorld:
         transport: TransportSpec,
         mapper: Mapping[str, Any] | None,
         files: Path,
-        wire_format: bool = False,
         of_hosts: Mapping[str, TransportSpec] | None = None,
         history: bool = True,
     ) -> None:
@@ -91,7 +90,6 @@ class SimWorld:
         self.seed = seed
         self.files = files
         self.check_interrupt: Callable[[], object] = lambda: None  # raises where time must not pass any more
-        self._wire_format = wire_format
         self._depths_every = ticks(DEPTHS_S * fabric.spec.display_scale)
         self._clock = Clock()
         self._is_large = len(fabric.links) > MAX_SHOWN
@@ -202,13 +200,13 @@ class SimWorld:
         host = RunningHost(
             config,
             rng,
-            functools.partial(SimNic, self._clock, self.sim.nic_cable, self._wire_format),
+            functools.partial(SimNic, self._clock, self.sim.nic_cable, False),
             local_memory(),
             functools.partial(self._host_record, name),
             functools.partial(self._on_event, name),
             began=self.now,
             secrets=secrets,
-            codecs=WIRE if self._wire_format else OBJECTS,
+            codecs=OBJECTS,
             samples=0 if self._is_large else KEPT,
             sampled=self._has_history,
             shared_digests=self._shared_digests,

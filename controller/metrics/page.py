@@ -42,7 +42,7 @@ def _escape(text: str) -> str:
 def page(
     status: Mapping[str, Any],
     switches: Mapping[str, Any],
-    evs: Mapping[int, Mapping[str, Mapping[str, int]]],
+    evs: Mapping[str, Mapping[str, Mapping[str, int]]],
     hosts: Mapping[str, Mapping[str, Any]],
 ) -> str:
     """Return the page of a controller: its `status`, its switches' and watched EVs' counters, its hosts' `stats`."""
@@ -82,11 +82,11 @@ def add_states(page: MetricsPage, status: Mapping[str, Any]) -> None:
         page.add("denied", {"element": denial["element"], "source": denial["source"]}, 1)
 
 
-def add_evs(page: MetricsPage, counts: Mapping[int, Mapping[str, Mapping[str, int]]]) -> None:
-    """Packets and bytes of watched EVs by switch."""
+def add_evs(page: MetricsPage, counts: Mapping[str, Mapping[str, Mapping[str, int]]]) -> None:
+    """Add the API's `ev_counters`: packets and bytes of watched EVs by switch."""
     for ev, by_switch in counts.items():
         for switch, cell in by_switch.items():
-            labels = {"ev": f"{ev:#010x}", "switch": switch}
+            labels = {"ev": f"{int(ev):#010x}", "switch": switch}
             page.add("ev_packets_total", labels, cell["packets"])
             page.add("ev_bytes_total", labels, cell["bytes"])
 

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from finsy import P4CounterEntry
+from finsy import P4CounterData, P4CounterEntry, P4TableEntry
 from finsy.proto import p4r
 
 from mrclab.controller.driver import Audit, SwitchState, SwitchView
@@ -158,6 +158,33 @@ class Fleet:
         if to:
             change = Change(UpdateKind.MODIFY, intent.misdirected(switch, port, to))
         await self.workers[name].write([change])
+
+    async def watch(self, ev: int, on: bool) -> None:
+        """Count an EV at every switch from now on, or no longer; one that comes back empty counts from zero."""
+        entry = intent.ev_counter(ev)
+        for worker in self.workers.values():
+            others = (kept for kept in worker.intended if kept != entry)
+            worker.intended = (*worker.intended, entry) if on else tuple(others)
+        change = Change(UpdateKind.INSERT if on else UpdateKind.DELETE, entry)
+        await self.on_ready(lambda worker: worker.write([change]))
+
+    async def ev_counts(self, evs: Iterable[int]) -> dict[int, dict[str, dict[str, int]]]:
+        """Packets and bytes sent with watched EVs, by switch."""
+        by_switch = await self.on_ready(self._ev_counts_of)
+        matches = {ev: intent.ev_counter(ev).match for ev in evs}
+        return {
+            ev: {switch: found[match] for switch, found in by_switch.items() if match in found}
+            for ev, match in matches.items()
+        }
+
+    async def _ev_counts_of(self, worker: Worker) -> dict[Any, dict[str, int]]:
+        request = P4TableEntry("ev_watch", counter_data=P4CounterData()).encode(self._program.schema)
+        found: dict[Any, dict[str, int]] = {}
+        for entity in await worker.require_session().read([request]):
+            data = entity.table_entry.counter_data
+            for entry in self._program.decode([entity]):
+                found[entry.match] = {"packets": int(data.packet_count), "bytes": int(data.byte_count)}
+        return found
 
     async def totals(self, timeout: float = COUNTER_TIMEOUT) -> dict[str, dict[str, Any]]:
         """Totals by switch; those that do not respond within `timeout` seconds are left out."""

@@ -89,6 +89,13 @@ def misdirected(switch: Switch, port: int, to: int) -> IntendedEntry:
     return replace(usid_route(switch.port(port)), actions=(forward(switch.port(to)),))
 
 
+def ev_counter(ev: int) -> IntendedEntry:
+    """Return the entry that counts an EV; it matches the inner header, so that every switch on the way sees it."""
+    port, label = srv6.ev_to_wire(ev)
+    match = (("hdr.inner_ipv6.flow_label", label), ("hdr.udp.src_port", port))
+    return IntendedEntry("ev_watch", match, (EntryAction("count_ev"),))
+
+
 def _plain_routes(fabric: Fabric, switch: Switch) -> Iterator[IntendedEntry]:
     """Plain IPv6: a host route per downlink, and a prefix per T0 group, by all uplinks or the port that leads there."""
     for port in switch.ports:

@@ -16,7 +16,6 @@ from mrclab.controller.history import ControllerHistory
 from mrclab.controller.metrics import page as metrics
 from mrclab.controller.p4runtime.fleet import Fleet
 from mrclab.controller.p4runtime.worker import Worker
-from mrclab.controller.provisioning.evwatch import EvWatch
 from mrclab.controller.provisioning.prober import CableProber
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.wire.nodes import NodeConfigKeeper
@@ -53,7 +52,6 @@ class Controller(Driver):
         self.fabric = fabric
         self.history = history
         self.fleet = Fleet(fabric, run_dir, program, history, election_id, self._packet_in, self._worker_changed)
-        self.ev_watch = EvWatch(self.fleet, program)
         self.cables = CableProber(fabric, self.fleet, history, self._notify)
         self.cable_states = self.cables.states
         mapper = nodefiles.mapper(fabric, mapper_cycle)
@@ -98,7 +96,8 @@ class Controller(Driver):
     async def metrics(self) -> str:
         """The page that Prometheus reads."""
         status, counters = await self.core.status(), await self.fleet.counters()
-        return metrics.page(status, counters, await self.ev_watch.counts(), await self.nodes.stats())
+        evs = await self.core.ev_counters()
+        return metrics.page(status, counters, evs["evs"], await self.nodes.stats())
 
     # --- as a driver --------------------------------------------------------------------------------------------------
 

@@ -9,9 +9,7 @@ import pytest
 
 from mrclab.controller.history import ControllerHistory
 from mrclab.controller.operations import by_name
-from mrclab.controller.provisioning.evwatch import EvWatch
 from mrclab.controller.provisioning.program import PipelineConfig
-from mrclab.controller.provisioning.watchedevs import WatchError
 from mrclab.controller.wire.app import Controller
 from mrclab.rpc.errors import RpcError
 from mrclab.topo.config import nodeconfig
@@ -122,15 +120,14 @@ def test_with_clustermapper_every_link_is_unknown_at_first_and_hosts_are_told_to
 
 
 def test_no_more_evs_are_watched_than_the_table_holds(tmp_path: Path) -> None:
-    async def body() -> None:
-        history = ControllerHistory(tmp_path / "history.jsonl")
-        watch = EvWatch(Controller(FABRIC, tmp_path, PROGRAM, history, 100).fleet, PROGRAM)
+    async def body(ask: Ask) -> None:
         for ev in range(1024):
-            assert await watch.watch(ev)
-        assert not await watch.watch(5)
-        with pytest.raises(WatchError, match="1024 EVs are watched already; unwatch one first"):
-            await watch.watch(1024)
-        await watch.unwatch(5)
-        assert await watch.watch(1024)
+            assert (await ask("watch_ev", ev=ev))["changed"]
+        assert not (await ask("watch_ev", ev=5))["changed"]
+        with pytest.raises(RpcError, match="1024 EVs are watched already; unwatch one first") as caught:
+            await ask("watch_ev", ev=1024)
+        assert caught.value.code == "EPERM"
+        await ask("unwatch_ev", ev=5)
+        assert (await ask("watch_ev", ev=1024))["changed"]
 
-    asyncio.run(body())
+    with_api(tmp_path, body)

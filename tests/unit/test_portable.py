@@ -15,7 +15,6 @@ WIRE = (
     "hosts.wiredoc",
     "controller.p4runtime",
     "controller.wire.app",
-    "controller.provisioning.evwatch",
     "controller.provisioning.prober",
     "controller.provisioning.program",
     "controller.provisioning.provision",
