@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 FieldMatch = int | tuple[int, int] | None
 """One key field, by the match kind of its `p4.program.TableKey`:
@@ -113,7 +113,8 @@ class TableEntry:
     """One table entry. `priority` as in P4Runtime: larger wins, 0 where the table has no ternary/range/optional key.
 
     On reads `counter`, `meter` and `idle_for` (seconds since the last hit) are filled in where the table has them.
-    On writes `counter` and `meter`, if not None, initialise the direct resources.
+    On writes `counter` and `meter`, if not None, initialise the direct resources. `notes` are kept for the control
+    plane; the program's own entries have none.
     """
 
     match: MatchKey
@@ -124,6 +125,7 @@ class TableEntry:
     meter: MeterConfig | None = None
     idle_for: float | None = None
     is_const: bool = False
+    notes: Any = None
 
 
 class Replica(NamedTuple):

@@ -65,6 +65,7 @@ class _Entry:
     idle_timeout: float
     cell: list[Any] | None
     is_const: bool = False
+    notes: Any = None
     reported: float = -math.inf  # when it was last reported as idle
 
 
@@ -266,23 +267,23 @@ class RuntimeTable:
             raise ExhaustedError(f"table {self.table.name} is full: {self.table.size} entries")
         self._store(entry)
 
-    def insert_plain(self, match: MatchKey, action: ActionCall) -> None:
+    def insert_plain(self, match: MatchKey, action: ActionCall, notes: Any) -> None:
         """Add an entry of exact fields that fit the key, with an action whose arguments fit it, and nothing else."""
         self._writable()
         place = (match, 0)
         if self.profile is not None or not match or place in self._entries or len(self._entries) >= self.table.size:
-            self.insert(TableEntry(match, action))  # says what is wrong
+            self.insert(TableEntry(match, action, notes=notes))  # says what is wrong
             return
         cell = [0, 0, self._monotonic(), None, None] if self._has_cell else None
         if self.table.direct_meter is not None:
             cell = self._new_cell(TableEntry(match, action))
         number = self.actions[action.name].id
         self._matcher.put(match, 0, (number, cell, *action.args))
-        self._entries[place] = _Entry(match, 0, action, 0.0, cell)
+        self._entries[place] = _Entry(match, 0, action, 0.0, cell, notes=notes)
 
     def _store(self, entry: TableEntry, is_const: bool = False, number: int | None = None) -> None:
         cell = self._new_cell(entry) if self._has_cell else None
-        stored = _Entry(entry.match, entry.priority, entry.action, entry.idle_timeout, cell, is_const)
+        stored = _Entry(entry.match, entry.priority, entry.action, entry.idle_timeout, cell, is_const, entry.notes)
         self._matcher.put(entry.match, entry.priority, self._value(entry.action, cell, number))
         self._use(entry.action, 1)
         self._entries[entry.match, entry.priority] = stored
@@ -308,14 +309,14 @@ class RuntimeTable:
             self.profile.target(action).users += change
 
     def modify(self, entry: TableEntry) -> None:
-        """Replace action and idle timeout of an entry."""
+        """Replace action, idle timeout and notes of an entry."""
         self._writable()
         check(self.table.name, self.table.key, entry.match)
         stored = self._find(entry.match, entry.priority)
         value = self._value(entry.action, stored.cell)
         self._use(entry.action, 1)
         self._use(stored.action, -1)
-        stored.action, stored.idle_timeout = entry.action, entry.idle_timeout
+        stored.action, stored.idle_timeout, stored.notes = entry.action, entry.idle_timeout, entry.notes
         if stored.cell is not None:
             stored.cell[LAST_HIT] = self._monotonic()
             if entry.counter is not None:
@@ -333,6 +334,11 @@ class RuntimeTable:
         self._use(stored.action, -1)
         del self._entries[match, priority]
 
+    def notes(self, match: MatchKey, priority: int) -> Any:
+        """Return the control plane's notes on an entry, None where it wrote no such entry."""
+        stored = self._entries.get((match, priority))
+        return None if stored is None else stored.notes
+
     def get(self, match: MatchKey, priority: int) -> TableEntry:
         """Return one entry."""
         return self._as_entry(self._find(match, priority))
@@ -342,7 +348,10 @@ class RuntimeTable:
         return [self._as_entry(stored) for stored in self._entries.values()]
 
     def _as_entry(self, stored: _Entry) -> TableEntry:
-        shown = TableEntry(stored.match, stored.action, stored.priority, stored.idle_timeout, is_const=stored.is_const)
+        shown = TableEntry(
+            stored.match, stored.action, stored.priority, stored.idle_timeout, is_const=stored.is_const,
+            notes=stored.notes,
+        )  # fmt: skip
         if stored.cell is not None:
             if self.table.with_counters:
                 shown.counter = CounterValue(stored.cell[PACKETS], stored.cell[BYTES])

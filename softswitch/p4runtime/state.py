@@ -12,13 +12,9 @@ from typing import Protocol
 
 from finsy.proto import p4r
 
-from mrclab.softswitch.objects.runtime_api import MatchKey
 from mrclab.softswitch.p4runtime.p4info import P4Index
 from mrclab.softswitch.p4runtime.profile_state import ActionProfileState
 from mrclab.softswitch.switch import SoftSwitch
-
-EntryKey = tuple[int, MatchKey, int]
-"""Table id, match key, priority."""
 
 Apply = Callable[[], None]
 """The part of an update that touches the data plane; runs in its thread and raises P4RuntimeError if it fails."""
@@ -26,7 +22,7 @@ Apply = Callable[[], None]
 
 @dataclass(slots=True)
 class EntryNotes:
-    """Controller's notes on a table entry."""
+    """Controller's notes on a table entry, kept with it in the data plane."""
 
     controller_metadata: int = 0
     metadata: bytes = b""
@@ -40,7 +36,6 @@ class PipelineState:
 
     index: P4Index
     switch: SoftSwitch
-    entries: dict[EntryKey, EntryNotes] = field(default_factory=dict)
     defaults: dict[int, EntryNotes] = field(default_factory=dict)
     profiles: dict[int, ActionProfileState] = field(default_factory=dict)
     multicast: dict[int, p4r.MulticastGroupEntry] = field(default_factory=dict)

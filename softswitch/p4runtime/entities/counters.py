@@ -199,10 +199,9 @@ class DirectHandler:
 
     def _check_entry_exists(self, ref: EntryRef) -> None:
         """Refuse a reference to an entry that is not there. Called in the data-plane thread."""
-        if ref.is_default or (ref.table.id, ref.match, ref.priority) in self._state.entries:
-            return
         try:
-            self._switch.table(ref.table.name).get(ref.match, ref.priority)
+            if not ref.is_default:
+                self._switch.table(ref.table.name).get(ref.match, ref.priority)
         except RuntimeApiError:
             raise invalid("Cannot map table entry to handle") from None
 

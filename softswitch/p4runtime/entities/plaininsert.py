@@ -5,11 +5,12 @@ Updates of another form, or with any mistake, are left to the table's handler, w
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from finsy.proto import p4r
 
-from mrclab.softswitch.objects.runtime_api import ActionCall, MatchKey, RuntimeApiError
+from mrclab.softswitch.objects.runtime_api import ActionCall, AlreadyExistsError, MatchKey, RuntimeApiError
 from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, target_error
 from mrclab.softswitch.p4runtime.p4info import P4Index, P4InfoTable
 from mrclab.softswitch.p4runtime.state import Apply, EntryNotes, PipelineState
@@ -31,8 +32,8 @@ class PlainInsert:
     """Parser of plain inserts into one table; `key` and `actions` are the valid ones."""
 
     def __init__(self, state: PipelineState, table: P4InfoTable) -> None:
-        self._state = state
-        self._table = table
+        self._switch = state.switch
+        self._table = table.name
         self._key: Shape = tuple((field.id, field.width) for field in table.fields)
         self._actions = _actions(state.index, table, state.switch.table(table.name))
 
@@ -59,30 +60,15 @@ class PlainInsert:
             if field.field_id != number or value >> width or field.WhichOneof("field_match_type") != "exact":
                 return None
             key.append(value)
-        return _Insert(self._state, self._table, tuple(key), ActionCall(name, tuple(values)))
+        return partial(self._insert, tuple(key), ActionCall(name, tuple(values)))
 
-
-class _Insert:
-    """An insert that is left to do."""
-
-    __slots__ = ("_action", "_match", "_state", "_table")
-
-    def __init__(self, state: PipelineState, table: P4InfoTable, match: MatchKey, action: ActionCall) -> None:
-        self._state = state
-        self._table = table
-        self._match = match
-        self._action = action
-
-    def __call__(self) -> None:
-        key = (self._table.id, self._match, 0)
-        entries = self._state.entries
-        if key in entries:
-            raise already_exists()
+    def _insert(self, match: MatchKey, action: ActionCall) -> None:
         try:
-            self._state.switch.table(self._table.name).insert_plain(self._match, self._action)
+            self._switch.table(self._table).insert_plain(match, action, EntryNotes())
+        except AlreadyExistsError as error:
+            raise already_exists() from error
         except RuntimeApiError as error:
             raise target_error("Error when adding match entry to target", error) from error
-        entries[key] = EntryNotes()
 
 
 def _actions(index: P4Index, table: P4InfoTable, target: RuntimeTable) -> dict[int, tuple[str, Shape]]:

@@ -37,7 +37,7 @@ from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, in
 from mrclab.softswitch.p4runtime.messages.values import action_from_proto, action_to_proto
 from mrclab.softswitch.p4runtime.p4info import P4InfoTable
 from mrclab.softswitch.p4runtime.profile_state import ActionProfileState
-from mrclab.softswitch.p4runtime.state import Apply, EntryKey, EntryNotes, PipelineState
+from mrclab.softswitch.p4runtime.state import Apply, EntryNotes, PipelineState
 
 NS_PER_SECOND = 1_000_000_000
 NS_PER_MS = 1_000_000
@@ -79,7 +79,7 @@ class TableHandler:
             return self._parse_default(update_type, entry, table)
         if update_type == DELETE:
             key = key_from_proto(entry, table)
-            return lambda: self._delete((table.id, key, entry.priority), table)
+            return lambda: self._delete(table, key, entry.priority)
         return self._parse_entry(update_type, entry, table)
 
     def _parse_entry(self, update_type: int, entry: p4r.TableEntry, table: P4InfoTable) -> Apply:
@@ -93,20 +93,18 @@ class TableHandler:
         meter, counter = self._direct_resources(entry, table)
         timeout = _idle_timeout(entry, table)
         notes = EntryNotes(entry.controller_metadata, entry.metadata, entry.idle_timeout_ns)
-        key = (table.id, match, entry.priority)
 
         def apply() -> None:
-            old = self._state.entries.get(key)
+            old = self._switch.table(table.name).notes(match, entry.priority)
             if update_type == INSERT and old is not None:
                 raise already_exists()
             if update_type != INSERT and old is None:
-                old = self._adopt(key, table)
-            # No call after this one may fail, or a one-shot group would be left behind.
-            written = TableEntry(match, action(), entry.priority, timeout, counter, meter)
-            self._write(update_type, table, written)
+                raise no_entry()
+            # No call but the write may fail after this one, or a one-shot group would be left behind.
+            written = TableEntry(match, action(), entry.priority, timeout, counter, meter, notes=notes)
             if isinstance(written.action, GroupRef) and entry.action.HasField("action_profile_action_set"):
                 notes.oneshot_group = written.action.group_id
-            self._state.entries[key] = notes
+            self._write(update_type, table, written)
             self._drop_oneshot(old, table)
 
         return apply
@@ -127,25 +125,13 @@ class TableHandler:
         if notes is not None and notes.oneshot_group is not None:
             delete_oneshot(self._state, table.profile_id, GroupRef(notes.oneshot_group))
 
-    def _adopt(self, key: EntryKey, table: P4InfoTable) -> EntryNotes:
-        """Return notes for an entry that the program itself brought along and that may be changed."""
-        _, match, priority = key
-        if table.is_const:
+    def _delete(self, table: P4InfoTable, match: MatchKey, priority: int) -> None:
+        target = self._switch.table(table.name)
+        notes = target.notes(match, priority)
+        if notes is None:
             raise no_entry()
-        try:
-            found = self._switch.table(table.name).get(match, priority)
-        except RuntimeApiError:
-            raise no_entry() from None
-        if found.is_const:
-            raise no_entry()
-        return EntryNotes()
-
-    def _delete(self, key: EntryKey, table: P4InfoTable) -> None:
-        notes = self._state.entries.get(key) or self._adopt(key, table)
-        _, match, priority = key
         with on_target("Error when deleting match entry in target"):
-            self._switch.table(table.name).delete(match, priority)
-        self._state.entries.pop(key, None)
+            target.delete(match, priority)
         self._drop_oneshot(notes, table)
 
     def _parse_default(self, update_type: int, entry: p4r.TableEntry, table: P4InfoTable) -> Apply:
@@ -265,7 +251,7 @@ class TableHandler:
     def read_written(self, requested: p4r.TableEntry, table: P4InfoTable) -> Iterator[p4r.Entity]:
         """Yield the entries of one table that a controller wrote, with the resources that `requested` names."""
         for entry in self._switch.run(lambda: self._switch.table(table.name).entries()):
-            if (table.id, entry.match, entry.priority) in self._state.entries:
+            if entry.notes is not None:
                 yield p4r.Entity(table_entry=self._entry_to_proto(entry, table, requested))
 
     def _fetch_one(self, table: P4InfoTable, match: MatchKey, priority: int) -> list[TableEntry]:
@@ -282,7 +268,7 @@ class TableHandler:
             message.counter_data.CopyFrom(counter_to_proto(entry.counter))
         if requested.HasField("meter_config") and table.meter and entry.meter is not None:
             message.meter_config.CopyFrom(meter_to_proto(entry.meter))
-        notes = self._state.entries.get((table.id, entry.match, entry.priority))
+        notes: EntryNotes | None = entry.notes
         if notes is not None:
             message.controller_metadata = notes.controller_metadata
             message.metadata = notes.metadata

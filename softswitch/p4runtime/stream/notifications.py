@@ -58,8 +58,7 @@ def idle_entries(state: PipelineState, table_name: str, entries: list[TableEntry
     table = state.index.tables_by_name.get(table_name)
     if table is None:
         return None
-    noted = [(e, state.entries.get((table.id, e.match, e.priority))) for e in entries]
-    timed = [(e, notes) for e, notes in noted if notes is not None and notes.idle_timeout_ns]
+    timed = [(e, e.notes) for e in entries if e.notes is not None and e.notes.idle_timeout_ns]
     if not timed:
         return None
     timestamp = time.time_ns()
