@@ -7,6 +7,7 @@ indices are within declared sizes.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from mrclab.softswitch.objects.runtime_api import PipelineError
 from mrclab.softswitch.p4 import program as p4
@@ -49,24 +50,36 @@ _PARSER_OPS: dict[str, tuple[str, ...]] = {
     "verify": (NUMBER, NUMBER), "advance": (NUMBER,),
 }  # fmt: skip
 
-OPERATORS: dict[str, tuple[tuple[str, ...], str]] = {
-    "?": ((NUMBER, NUMBER, NUMBER), NUMBER),
-    **dict.fromkeys(("+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^"), ((NUMBER, NUMBER), NUMBER)),
-    **dict.fromkeys((">", ">=", "<", "<=", "and", "or"), ((NUMBER, NUMBER), NUMBER)),
-    **dict.fromkeys(("two_comp_mod", "sat_cast", "usat_cast"), ((NUMBER, NUMBER), NUMBER)),
-    **dict.fromkeys(("~", "not", "d2b", "b2d"), ((NUMBER,), NUMBER)),
-    **dict.fromkeys(("==", "!="), ((ANYTHING, ANYTHING), NUMBER)),
-    "valid": ((HEADER,), NUMBER), "valid_union": ((UNION,), NUMBER),
-    **dict.fromkeys(("last_stack_index", "size_stack"), ((ANY_STACK,), NUMBER)),
-    **dict.fromkeys(("dereference_header_stack", "dereference_stack"), ((STACK, NUMBER), HEADER)),
-    "dereference_union_stack": ((UNION_STACK, NUMBER), UNION),
+OPERATORS: dict[str, tuple[str, ...]] = {
+    "?": (NUMBER, NUMBER, NUMBER),
+    **dict.fromkeys(("+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^"), (NUMBER, NUMBER)),
+    **dict.fromkeys((">", ">=", "<", "<=", "and", "or"), (NUMBER, NUMBER)),
+    **dict.fromkeys(("two_comp_mod", "sat_cast", "usat_cast"), (NUMBER, NUMBER)),
+    **dict.fromkeys(("~", "not", "d2b", "b2d"), (NUMBER,)),
+    **dict.fromkeys(("==", "!="), (ANYTHING, ANYTHING)),
+    "valid": (HEADER,), "valid_union": (UNION,),
+    **dict.fromkeys(("last_stack_index", "size_stack"), (ANY_STACK,)),
+    **dict.fromkeys(("dereference_header_stack", "dereference_stack"), (STACK, NUMBER)),
+    "dereference_union_stack": (UNION_STACK, NUMBER),
 }  # fmt: skip
-"""Operands of each operator, the last being the right one, and its result; + and - also have one operand."""
+"""Operands of each operator, the last being the right one; + and - also have one operand.
+
+The result of a dereference is the stack's element, of any other a number.
+"""
 _PLACES = ("condition", "left operand", "right operand")
 _CASTS = {"two_comp_mod", "sat_cast", "usat_cast"}
 WIDEST_CAST = 1 << 12
 MAX_ELEMENTS = 1 << 10
 """Most elements that a stack is shifted by."""
+
+
+class Kind(NamedTuple):
+    """Kind of an expression; `shape`: of a header its fields, of a union those of each member, of a stack its length
+    and its elements' kind. Things of one kind can be copied and compared.
+    """
+
+    name: str
+    shape: tuple[Any, ...] = ()
 
 
 class ExpressionKinds:
@@ -77,7 +90,7 @@ class ExpressionKinds:
         self._params = 0
         self._ahead = False
 
-    # -- look-ups ---------------------------------------------------------------------------------------------------
+    # -- checks -------------------------------------------------------------------------------------------------------
 
     def need_number(self, expr: p4.Expr, params: int, ahead: bool) -> None:
         """Refuse an expression that is not a number, given `params` arguments and, with `ahead`, lookahead."""
@@ -91,13 +104,16 @@ class ExpressionKinds:
         if expected is None:
             raise PipelineError(f"primitive {call.op}: not supported")
         self._arguments(call.op, call.args, expected, call.where)
-        self._same_shape(call)
+        if call.op.startswith(("assign_", "copy_")) and call.op != "assign_VL":
+            target, source = call.args
+            if self._kind(target) != self._kind(source):
+                raise PipelineError(f"{_shown(target)} and {_shown(source)} have different types")
 
     def need_parser_op(self, op: p4.ParserOp) -> None:
         """Refuse a parser operation with other arguments than it takes."""
         self._params, self._ahead = 0, True
         if op.op == "set":
-            varbit = len(op.args) == 2 and self._kind(op.args[1]) == VARBIT
+            varbit = len(op.args) == 2 and self._kind(op.args[1]).name == VARBIT
             self._arguments(op.op, op.args, (VARBIT, VARBIT) if varbit else (TARGET, NUMBER), op.where)
             if not isinstance(op.args[0], p4.FieldRef):
                 raise PipelineError(f"set{op.where}: a field is expected")
@@ -111,13 +127,20 @@ class ExpressionKinds:
 
     def stack_field(self, ref: p4.StackField) -> p4.Field:
         """Return the field of a stack's elements that `ref` names."""
-        header = self._stack_member(ref)
-        kind = self.program.headers[header].type
+        kind = self.program.headers[self._stack_member(ref)].type
         if not kind.has(ref.name) or kind.field(ref.name).varbit:
             raise PipelineError(f"stack {ref.stack}: its elements have no field {ref.name}")
         return kind.field(ref.name)
 
-    # -- kinds --------------------------------------------------------------------------------------------------------
+    def _stack_member(self, ref: p4.StackField) -> str:
+        """Return the representative header of a stack's elements, or of a member of them."""
+        element = self.program.stacks[ref.stack].elements[0]
+        if ref.member is None:
+            return element
+        members = self.program.unions[element].members
+        if ref.member not in members:
+            raise PipelineError(f"stack {ref.stack}: its elements have no member {ref.member}")
+        return members[ref.member]
 
     def _arguments(self, op: str, args: tuple[p4.Expr, ...], expected: tuple[str, ...], where: str) -> None:
         least = len(expected) - (op in _LAST_IS_OPTIONAL)
@@ -126,83 +149,89 @@ class ExpressionKinds:
         for arg, kind in zip(args, expected, strict=False):
             if kind == CONST and op.startswith("_jump") and not isinstance(arg, p4.Const):
                 raise PipelineError(f"{op}{where}: jumps to a place that is not a constant are not supported")
-            self._need(arg, kind)
+            self._argument(arg, kind)
 
-    def _need(self, expr: p4.Expr, expected: str) -> None:
+    def _argument(self, expr: p4.Expr, expected: str) -> None:
         if expected == TARGET:
             self._need_target(expr)
         elif expected in {CONST, LIST}:
             most = MAX_ELEMENTS if expected == CONST else 1 << 32
             if not isinstance(expr, p4.Const) or not 0 <= expr.value <= most:
                 raise PipelineError(f"{_shown(expr)} is not a constant from 0 to {most}")
+        elif expected == HEADER_TARGET and isinstance(expr, p4.StackField):
+            self._stack_member(expr)
         elif expected == HEADER_TARGET:
-            self._need_extractable(expr)
+            self._need(expr, ANY_STACK if isinstance(expr, p4.StackRef) else HEADER)
         elif expected == NUMBERS:
             if not isinstance(expr, p4.Vector):
                 raise PipelineError(f"{_shown(expr)} is not a list")
             for item in expr.items:
                 self._need(item, NUMBER)
         else:
-            kind = self._kind(expr)
-            fits = expected in {kind, ANYTHING} or (expected == ANY_STACK and kind in {STACK, UNION_STACK})
-            if not fits:
-                raise PipelineError(f"{_shown(expr)} is a {kind}; a {expected} is expected")
+            self._need(expr, expected)
 
     def _need_target(self, expr: p4.Expr) -> None:
         """Refuse a target to which no number can be assigned."""
         if isinstance(expr, p4.FieldRef) and expr.name == "$valid$":
             raise PipelineError(f"assignment to the validity of header {expr.header} is not supported")
-        if isinstance(expr, p4.Operation):
-            if expr.op != "access_field":
-                raise PipelineError(f"assignment to {_shown(expr)} is not supported")
-            self._need(expr, NUMBER)
-            assert expr.left is not None
-            if expr.number >= len(self._fields(expr.left)):
-                raise PipelineError("assignment to the validity of a stack's element is not supported")
-        elif isinstance(expr, p4.FieldRef | p4.StackField | p4.RegisterRef):
-            self._need(expr, NUMBER)
-        else:
+        is_access = isinstance(expr, p4.Operation) and expr.op == "access_field"
+        if not is_access and not isinstance(expr, p4.FieldRef | p4.StackField | p4.RegisterRef):
             raise PipelineError(f"assignment to {_shown(expr)} is not supported")
+        self._need(expr, NUMBER)
+        if isinstance(expr, p4.Operation) and expr.left and expr.number >= len(self._kind(expr.left).shape):
+            raise PipelineError("assignment to the validity of a stack's element is not supported")
 
-    def _need_extractable(self, expr: p4.Expr) -> None:
-        if isinstance(expr, p4.StackField):
-            self._stack_member(expr)
-        elif not isinstance(expr, p4.StackRef):
-            self._need(expr, HEADER)
+    def _need(self, expr: p4.Expr, expected: str) -> Kind:
+        """Return the kind of an expression; refuse another than the expected one."""
+        kind = self._kind(expr)
+        fits = expected in {kind.name, ANYTHING} or (expected == ANY_STACK and kind.name in {STACK, UNION_STACK})
+        if not fits:
+            raise PipelineError(f"{_shown(expr)} is a {kind.name}; a {expected} is expected")
+        return kind
 
-    def _kind(self, expr: p4.Expr) -> str:  # noqa: PLR0911 - one case per kind
+    # -- kinds --------------------------------------------------------------------------------------------------------
+
+    def _kind(self, expr: p4.Expr) -> Kind:  # noqa: PLR0911 - one case per kind
+        program = self.program
         if isinstance(expr, p4.FieldRef):
-            return VARBIT if expr.name != "$valid$" and self.program.field(expr).varbit else NUMBER
-        if isinstance(expr, p4.Const | p4.StackField):
-            return NUMBER
+            return Kind(VARBIT if expr.name != "$valid$" and program.field(expr).varbit else NUMBER)
         if isinstance(expr, p4.HeaderRef):
-            if self.program.headers[expr.name].metadata and expr.name != "standard_metadata":
+            if program.headers[expr.name].metadata and expr.name != "standard_metadata":
                 raise PipelineError(f"header {expr.name} is metadata")
-            return HEADER
+            return self._header(expr.name)
         if isinstance(expr, p4.UnionRef):
-            return UNION
+            return self._union(expr.name)
         if isinstance(expr, p4.StackRef):
-            return UNION_STACK if expr.union else STACK
+            elements = program.stacks[expr.name].elements
+            if expr.union:
+                return Kind(UNION_STACK, (len(elements), self._union(elements[0])))
+            return Kind(STACK, (len(elements), self._header(elements[0])))
         if isinstance(expr, p4.Named):
-            return self._named(expr)
+            return Kind(self._named(expr))
         if isinstance(expr, p4.Operation):
             return self._operation(expr)
         if isinstance(expr, p4.Vector):
-            return NUMBERS
-        return self._bounded(expr)
+            return Kind(NUMBERS)
+        self._check_bounds(expr)
+        return Kind(NUMBER)
 
-    def _bounded(self, expr: p4.Param | p4.Lookahead | p4.RegisterRef) -> str:
-        if isinstance(expr, p4.Param):
-            if expr.index >= self._params:
-                raise PipelineError(f"argument {expr.index} is not one of the action's {self._params}")
-        elif isinstance(expr, p4.Lookahead):
-            if not self._ahead:
-                raise PipelineError("only the parser can look ahead")
-        else:
+    def _header(self, name: str) -> Kind:
+        return Kind(HEADER, self.program.headers[name].type.fields)
+
+    def _union(self, name: str) -> Kind:
+        members = self.program.unions[name].members.values()
+        return Kind(UNION, tuple(self.program.headers[header].type.fields for header in members))
+
+    def _check_bounds(self, expr: p4.Expr) -> None:
+        """Refuse a number that is not there: an argument, bits ahead of the parser, a register."""
+        if isinstance(expr, p4.Param) and expr.index >= self._params:
+            raise PipelineError(f"argument {expr.index} is not one of the action's {self._params}")
+        if isinstance(expr, p4.Lookahead) and not self._ahead:
+            raise PipelineError("only the parser can look ahead")
+        if isinstance(expr, p4.RegisterRef):
             if expr.array not in self.program.registers:
                 raise PipelineError(f"register {expr.array}: the program has no such register")
             self._need(expr.index, NUMBER)
-        return NUMBER
 
     def _named(self, expr: p4.Named) -> str:
         program = self.program
@@ -219,104 +248,43 @@ class ExpressionKinds:
             raise PipelineError(f"{kind} {expr.name}: the program has no such {kind}")
         return kind
 
-    def _operation(self, node: p4.Operation) -> str:
+    def _operation(self, node: p4.Operation) -> Kind:
         op, left, right = node.op, node.left, node.right
         if op in {"access_field", "access_union_header"}:
             return self._access(node)
-        expected, result = OPERATORS[op]
+        expected = OPERATORS[op]
         if op in {"+", "-"} and left is None:
             expected = (NUMBER,)
+        kinds: list[Kind] = []
         given = zip((node.cond, left, right)[-len(expected) :], _PLACES[-len(expected) :], strict=True)
         for (part, place), kind in zip(given, expected, strict=True):
             if part is None:
                 raise PipelineError(f"operator {op} lacks its {place}")
-            self._need(part, kind)
-        if op in {"==", "!="} and left is not None and right is not None:
-            self._comparison(left, right)
+            kinds.append(self._need(part, kinds[0].name if kind == ANYTHING and kinds else kind))
+        if op in {"==", "!="} and left is not None and right is not None and kinds[0].name not in {NUMBER, VARBIT}:
+            if not isinstance(left, p4.HeaderRef | p4.UnionRef):
+                raise PipelineError(f"comparison of a {kinds[0].name} that is picked by an index is not supported")
+            if type(left) is not type(right) or kinds[0] != kinds[1]:
+                raise PipelineError(f"{_shown(left)} and {_shown(right)} have different types")
         if op in _CASTS and isinstance(right, p4.Const) and not 1 <= right.value <= WIDEST_CAST:
             raise PipelineError(f"operator {op}: {right.value} bits; the most is {WIDEST_CAST}")
-        return result
+        element: Kind = kinds[0].shape[1] if op.startswith("dereference_") else Kind(NUMBER)
+        return element
 
-    def _comparison(self, left: p4.Expr, right: p4.Expr) -> None:
-        """Refuse a comparison of two things of different kind or shape."""
-        kind = self._kind(left)
-        self._need(right, kind)
-        if kind in {NUMBER, VARBIT}:
-            return
-        if kind not in {HEADER, UNION} or not isinstance(left, p4.HeaderRef | p4.UnionRef):
-            raise PipelineError(f"comparison of a {kind} that is picked by an index is not supported")
-        self._need_alike(left, right)
-
-    def _access(self, node: p4.Operation) -> str:
+    def _access(self, node: p4.Operation) -> Kind:
         if node.left is None:
             raise PipelineError(f"operator {node.op} lacks its left operand")
         if node.op == "access_union_header":
-            self._need(node.left, UNION)
-            if node.number >= len(self._members(node.left)):
+            members = self._need(node.left, UNION).shape
+            if node.number >= len(members):
                 raise PipelineError(f"header union has no member {node.number}")
-            return HEADER
-        self._need(node.left, HEADER)
-        fields = self._fields(node.left)
+            return Kind(HEADER, members[node.number])
+        fields: tuple[p4.Field, ...] = self._need(node.left, HEADER).shape
         if node.number > len(fields):
             raise PipelineError(f"header has no field {node.number}")
         if node.number < len(fields) and fields[node.number].varbit:
             raise PipelineError(f"field {fields[node.number].name} of a stack's element is a varbit: not supported")
-        return NUMBER
-
-    # -- shapes -------------------------------------------------------------------------------------------------------
-
-    def _fields(self, expr: p4.Expr) -> tuple[p4.Field, ...]:
-        """Return the fields of a header expression."""
-        if isinstance(expr, p4.HeaderRef):
-            return self.program.headers[expr.name].type.fields
-        assert isinstance(expr, p4.Operation)
-        assert expr.left is not None
-        if expr.op == "access_union_header":
-            return self.program.headers[self._members(expr.left)[expr.number]].type.fields
-        assert isinstance(expr.left, p4.StackRef)
-        return self.program.headers[self.program.stacks[expr.left.name].elements[0]].type.fields
-
-    def _members(self, expr: p4.Expr) -> list[str]:
-        """Return the headers of a union expression; those of the first element stand for all of a stack."""
-        if isinstance(expr, p4.UnionRef):
-            return list(self.program.unions[expr.name].members.values())
-        assert isinstance(expr, p4.Operation)
-        assert isinstance(expr.left, p4.StackRef)
-        return list(self.program.unions[self.program.stacks[expr.left.name].elements[0]].members.values())
-
-    def _stack_member(self, ref: p4.StackField) -> str:
-        """Return the representative header of a stack's elements, or of a member of them."""
-        element = self.program.stacks[ref.stack].elements[0]
-        if ref.member is None:
-            return element
-        members = self.program.unions[element].members
-        if ref.member not in members:
-            raise PipelineError(f"stack {ref.stack}: its elements have no member {ref.member}")
-        return members[ref.member]
-
-    def _need_alike(self, left: p4.Expr, right: p4.Expr) -> None:
-        if type(left) is not type(right) or self._shape(left) != self._shape(right):
-            raise PipelineError(f"{_shown(left)} and {_shown(right)} have different types")
-
-    def _same_shape(self, call: p4.Primitive) -> None:
-        if call.op.startswith(("assign_", "copy_")) and call.op != "assign_VL":
-            target, source = call.args
-            if self._shape(target) != self._shape(source):
-                raise PipelineError(f"{_shown(target)} and {_shown(source)} have different types")
-
-    def _shape(self, expr: p4.Expr) -> object:
-        """Return the type that two header expressions must share to be copied or compared."""
-        if isinstance(expr, p4.StackRef):
-            stack = self.program.stacks[expr.name]
-            if not stack.union:
-                return len(stack.elements), self.program.headers[stack.elements[0]].type.fields
-            return len(stack.elements), self._types(list(self.program.unions[stack.elements[0]].members.values()))
-        if self._kind(expr) == UNION:
-            return self._types(self._members(expr))
-        return self._fields(expr)
-
-    def _types(self, headers: list[str]) -> list[tuple[p4.Field, ...]]:
-        return [self.program.headers[header].type.fields for header in headers]
+        return Kind(NUMBER)
 
 
 def _shown(expr: p4.Expr) -> str:
