@@ -60,7 +60,7 @@ class Device:
 
     # -- pipeline -----------------------------------------------------------------------------------------------------
 
-    def set_pipeline(self, request: SetRequest) -> None:
+    def set_pipeline(self, request: SetRequest) -> p4r.SetForwardingPipelineConfigResponse:
         """Apply `request.action`; on any error the running pipeline goes on unchanged."""
         action, config = request.action, request.config
         with self._lock:
@@ -82,6 +82,7 @@ class Device:
                 self._commit(new, parse_replay(self._pipeline, new) if self._pipeline else [])
             else:
                 raise invalid("Invalid SetForwardingPipeline action")
+        return p4r.SetForwardingPipelineConfigResponse()
 
     def _save(self, pipeline: ForwardingPipeline) -> None:
         self._switch.run(lambda: self._switch.save(pipeline.compiled))
@@ -100,19 +101,21 @@ class Device:
         if failed is not None:
             raise P4RuntimeError(Code.UNKNOWN, f"Error when reconciling config: {failed.message}")
 
-    def get_pipeline(self, response_type: int) -> p4r.ForwardingPipelineConfig:
+    def get_pipeline(self, request: GetRequest) -> p4r.GetForwardingPipelineConfigResponse:
         """Return the configuration, the saved one if there is one, or the requested parts."""
-        pipeline = self._written()
+        self.arbiter.check_device(request.device_id)
+        pipeline, response_type = self._written(), request.response_type
         everything = response_type == GetRequest.ALL
         with_p4info = everything or response_type == GetRequest.P4INFO_AND_COOKIE
         with_config = everything or response_type == GetRequest.DEVICE_CONFIG_AND_COOKIE
         if not with_p4info and not with_config and response_type != GetRequest.COOKIE_ONLY:
             raise invalid("Invalid response_type in GetForwardingPipelineConfigRequest")
-        return pipeline.config(p4info=with_p4info, device_config=with_config)
+        config = pipeline.config(p4info=with_p4info, device_config=with_config)
+        return p4r.GetForwardingPipelineConfigResponse(config=config)
 
     # -- writing and reading ------------------------------------------------------------------------------------------
 
-    def write(self, request: p4r.WriteRequest) -> None:
+    def write(self, request: p4r.WriteRequest) -> p4r.WriteResponse:
         """Apply all updates in order, each on its own; raises WriteFailedError if one or more fail."""
         with self._lock:
             self._check_primary(request)
@@ -124,6 +127,7 @@ class Device:
                 errors += self._write_some(pipeline, request.updates[start : start + UPDATES_PER_RUN])
         if any(errors):
             raise WriteFailedError(errors)
+        return p4r.WriteResponse()
 
     def _write_some(self, pipeline: ForwardingPipeline, updates: Iterable[p4r.Update]) -> list[P4RuntimeError | None]:
         parsed = [_parse(pipeline, update) for update in updates]
@@ -133,6 +137,7 @@ class Device:
 
     def read(self, request: p4r.ReadRequest) -> Iterator[p4r.ReadResponse | P4RuntimeError]:
         """Yield the requested entities, at least one response; as in PI, an error follows earlier entities."""
+        self.arbiter.check_device(request.device_id)
         entities: list[p4r.Entity] = []
         failure: P4RuntimeError | None = None
         with self._lock:

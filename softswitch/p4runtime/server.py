@@ -23,7 +23,7 @@ from mrclab.softswitch.switch import SoftSwitch
 
 log = logging.getLogger(__name__)
 
-API_VERSION = "1.3.0"  # what PI answers
+_CAPABILITIES = p4r.CapabilitiesResponse(p4runtime_api_version="1.3.0")  # what PI answers
 MAX_STREAMS = 32  # more than arbitration admits, so that a refused controller gets a reason
 MAX_RPCS = MAX_STREAMS + 16
 MAX_REQUEST_BYTES = 256 << 20  # as PI
@@ -50,42 +50,24 @@ class P4RuntimeService:
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         """Return the RPCs by name."""
         return {
-            "Write": _unary(p4r.WriteRequest, self._write),
+            "Write": _unary(p4r.WriteRequest, self._device.write),
             "Read": grpc.unary_stream_rpc_method_handler(self.read, response_serializer=_serialize),
-            "SetForwardingPipelineConfig": _unary(p4r.SetForwardingPipelineConfigRequest, self._set_pipeline),
-            "GetForwardingPipelineConfig": _unary(p4r.GetForwardingPipelineConfigRequest, self._get_pipeline),
+            "SetForwardingPipelineConfig": _unary(p4r.SetForwardingPipelineConfigRequest, self._device.set_pipeline),
+            "GetForwardingPipelineConfig": _unary(p4r.GetForwardingPipelineConfigRequest, self._device.get_pipeline),
             "StreamChannel": grpc.stream_stream_rpc_method_handler(self.stream, response_serializer=_serialize),
-            "Capabilities": _unary(p4r.CapabilitiesRequest, self._capabilities),
+            "Capabilities": _unary(p4r.CapabilitiesRequest, lambda _: _CAPABILITIES),
         }
-
-    def _write(self, request: p4r.WriteRequest) -> p4r.WriteResponse:
-        self._device.write(request)
-        return p4r.WriteResponse()
 
     def read(self, data: bytes, context: grpc.ServicerContext) -> Iterator[p4r.ReadResponse]:
         """Stream the entities that match a request."""
 
         def call() -> list[p4r.ReadResponse | P4RuntimeError]:
-            request = _parse(p4r.ReadRequest, data)
-            self._device.arbiter.check_device(request.device_id)
-            return list(self._device.read(request))
+            return list(self._device.read(_parse(p4r.ReadRequest, data)))
 
         for item in _guard(context, call):
             if isinstance(item, P4RuntimeError):
                 abort(context, item)
             yield item
-
-    def _set_pipeline(self, request: p4r.SetForwardingPipelineConfigRequest) -> p4r.SetForwardingPipelineConfigResponse:
-        self._device.set_pipeline(request)
-        return p4r.SetForwardingPipelineConfigResponse()
-
-    def _get_pipeline(self, request: p4r.GetForwardingPipelineConfigRequest) -> p4r.GetForwardingPipelineConfigResponse:
-        self._device.arbiter.check_device(request.device_id)
-        return p4r.GetForwardingPipelineConfigResponse(config=self._device.get_pipeline(request.response_type))
-
-    @staticmethod
-    def _capabilities(_request: p4r.CapabilitiesRequest) -> p4r.CapabilitiesResponse:
-        return p4r.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
 
     def stream(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[p4r.StreamMessageResponse]:
         """Serve one controller: arbitration, packets, digests, idle notifications."""
