@@ -251,7 +251,7 @@ def parse_settings(words: Sequence[str]) -> dict[str, Any]:
 def with_values(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
     """Return the scenario, or each variant, with other values at dotted paths; ScenarioError names mistakes.
 
-    The paths are those of a variant's `set`, and override variants.
+    The paths are those of a variant's `set`, and override variants. Files that were read are not read again.
     """
     if not values:
         return loaded
@@ -265,7 +265,7 @@ def with_values(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
         raise ScenarioError([f"{label}: {yamlfile.message(dict(item), Variant)}" for item in error.errors()]) from None
     except variants.UnknownPlace as error:
         raise ScenarioError([f"{label}: {error.path}: {error}"]) from None
-    scenario, fabric, errors = _validate(data, loaded.source)
+    scenario, fabric, errors = _validate(data, {"folder": Path(loaded.source).parent, "files": files_of(loaded)})
     if errors or scenario is None or fabric is None:
         raise ScenarioError([f"{label}: {variants.dotted(data, location)}: {message}" for location, message in errors])
     content = ScenarioContent(data)
@@ -332,7 +332,8 @@ def _with(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
 
 def check(document: yamlfile.Document, files: Mapping[str, str] | None = None, within: Path | None = None) -> Loaded:
     """Validate a document against the models and its fabric; `files` as in `loads`."""
-    scenario, fabric, errors = _validate(document.data, document.name, files, within)
+    places = {"folder": Path(document.name).parent, "files": files, "within": within}
+    scenario, fabric, errors = _validate(document.data, places)
     mistakes = [(location, document.at(location, message)) for location, message in errors]
     others: list[Loaded] = []
     count = len(_entries(document.data, "variants"))
@@ -342,7 +343,7 @@ def check(document: yamlfile.Document, files: Mapping[str, str] | None = None, w
         mistakes.append((("variants",), document.at(("variants",), text)))
         count = 0
     for index in range(min(count, _MAX_VARIANTS) if len(mistakes) < _MAX_REPORTED else 0):
-        found, wrong = _variant(document, index, {message for _, message in errors}, files, within)
+        found, wrong = _variant(document, index, {message for _, message in errors}, places)
         mistakes += wrong
         others += [found] if found else []
     if mistakes or scenario is None or fabric is None:
@@ -353,11 +354,8 @@ def check(document: yamlfile.Document, files: Mapping[str, str] | None = None, w
     return Loaded(scenario, fabric, content, document.name, variants=tuple(others))
 
 
-def _validate(
-    data: Mapping[str, Any], source: str, files: Mapping[str, str] | None = None, within: Path | None = None
-) -> tuple[Scenario | None, Fabric | None, Mistakes]:
-    """Return the models of one scenario, and every mistake in it."""
-    places = {"folder": Path(source).parent, "files": files, "within": within}
+def _validate(data: Mapping[str, Any], places: Mapping[str, Any]) -> tuple[Scenario | None, Fabric | None, Mistakes]:
+    """Return the models of one scenario, and every mistake in it; `places` says where the files that it names are."""
     whole = {**data, "fabric": _made_fabric(data, places)}
     fabric, mistakes = _fabric(whole["fabric"])
     context = {
@@ -377,7 +375,7 @@ def _validate(
 
 
 def _variant(
-    document: yamlfile.Document, index: int, reported: set[str], files: Mapping[str, str] | None, within: Path | None
+    document: yamlfile.Document, index: int, reported: set[str], places: Mapping[str, Any]
 ) -> tuple[Loaded | None, Mistakes]:
     """Return one variant as a scenario; mistakes of the file without the variant are not repeated."""
     try:
@@ -385,15 +383,15 @@ def _variant(
     except ValidationError:
         return None, []  # reported with the whole file
     try:
-        data, places = variants.apply(document.data, variant)
+        data, changed = variants.apply(document.data, variant)
     except variants.UnknownPlace as error:
         wrong = ("variants", index, error.field, error.path)
         return None, [(wrong, document.at(wrong, str(error)))]
-    scenario, fabric, errors = _validate(data, document.name, files, within)
+    scenario, fabric, errors = _validate(data, places)
     mistakes: Mistakes = []
     for location, message in errors:
         if message not in reported:
-            place, field = variants.origin(data, places, location, index)
+            place, field = variants.origin(data, changed, location, index)
             mistakes.append((place, document.at(place, f"{field}: {message}" if field else message)))
     if mistakes or scenario is None or fabric is None:
         return None, mistakes
@@ -401,7 +399,7 @@ def _variant(
     titles = " – ".join(text for text in (scenario.title, variant.title or variant.name) if text)
     scenario = scenario.model_copy(update={"name": name, "title": titles})
     content = ScenarioContent({**data, "name": name, "title": titles})
-    named = variants.named(data, variant, places)
+    named = variants.named(data, variant, changed)
     return Loaded(scenario, fabric, content, document.name, variant.name, named=named), []
 
 

@@ -48,6 +48,13 @@ def chain(tmp_path):
     return tmp_path / "chain.yaml"
 
 
+def test_a_scenario_with_other_values_has_the_files_that_it_was_read_with(chain):
+    loaded = scenario.load(chain)
+    (chain.parent / "chain.cm").unlink()
+    (other,) = scenario.with_values(loaded, {"traffic.cm.message": "4KiB"}).scenario.traffic
+    assert (other.message, other.matrix) == (4096, loaded.scenario.traffic[0].matrix)
+
+
 def test_a_file_is_read_and_written_alike():
     found = matrix.read(CHAIN, "chain.cm")
     assert found.nodes == 4
