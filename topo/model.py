@@ -308,9 +308,9 @@ class Fabric:
                 "switch": (switch.name for switch in self.switches),
                 "host": (host.name for host in self.hosts),
                 "link": (link.name for link in self.links),
-                "port": dict.fromkeys(end.interface for link in self.links for end in link.ends),
+                "port": (end.interface for link in self.links for end in link.ends),
             }
-            return itertools.chain.from_iterable(every[kind] for kind in kinds)
+            return dict.fromkeys(itertools.chain.from_iterable(every[kind] for kind in kinds))
         return names.guesses(text, self.spec, kinds)
 
     # --- paths ------------------------------------------------------------------------------------------------------

@@ -46,7 +46,8 @@ def fabric_of(info: ValidationInfo) -> Fabric | None:
     return fabric if isinstance(fabric, Fabric) else None
 
 
-def _host(text: str, info: ValidationInfo) -> str:
+def known_host(text: str, info: ValidationInfo) -> str:
+    """Return the name of a host; ValueError where the fabric has no such host."""
     fabric = fabric_of(info)
     return _known(info, lambda: fabric.host(text)) if fabric else text
 
@@ -133,7 +134,7 @@ def _not_reserved(name: str) -> str:
 _RESERVED = frozenset({"start", "end", "line", "mean", "rtt"})
 
 NewName = Annotated[str, Field(pattern=r"^[A-Za-z][\w-]*$", max_length=40), AfterValidator(_not_reserved)]
-HostName = Annotated[str, AfterValidator(_host)]
+HostName = Annotated[str, AfterValidator(known_host)]
 SwitchName = Annotated[str, AfterValidator(_switch)]
 PlaneNumber = Annotated[int, AfterValidator(_plane)]
 UplinkNumber = Annotated[int, Field(ge=0, le=srv6.MAX_INDEX), AfterValidator(_uplink)]

@@ -48,7 +48,7 @@ _WORDS = {
     "parse_depth": "packets or BDPs",
     "one_or_list": "name or list of names",
     "read_trace": "file",
-    "_host": "host",
+    "known_host": "host",
     "_cable": "cable",
     "_switch": "switch",
     "_plane": "plane",

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
-from mrclab.lab.scenario.names import HostName, fabric_of
+from mrclab.lab.scenario.names import HostName, fabric_of, known_host
 from mrclab.lab.scenario.units import Duration, LineShare, Size, show_bytes, show_rate, show_seconds
 from mrclab.lab.traffic.base import Flow, TrafficBase
 from mrclab.topo.model import Fabric
@@ -57,11 +57,7 @@ def _names(one: str, fabric: Fabric | None) -> list[str]:
 
 
 def _valid_name(name: str, info: ValidationInfo) -> str:
-    fabric = fabric_of(info)
-    try:
-        return fabric.host(name).name if fabric and name != "all" else name
-    except LookupError as error:
-        raise ValueError(str(error)) from None
+    return name if name == "all" else known_host(name, info)
 
 
 def _host_or_all(names: list[str], info: ValidationInfo) -> list[str]:

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from mrclab.lab.command import cli
+from mrclab.lab.errors import ScenarioError
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.checks.timeorder import known_times
 
@@ -102,6 +103,14 @@ ENTRIES = [
     ("kind: latency, traffic: a, at_most: 1s", "a is not a ping-pong"),
     ("kind: completion, traffic: a, of: iterations, at_most: 1s", "a has no iterations"),
 ]
+
+
+def test_the_nearest_names_are_sought_for_the_first_mistakes_alone():
+    hosts = ", ".join(f"g{number}" for number in range(50))
+    traffic = f"traffic: [{{name: a, kind: all_to_all, size: 1MB, hosts: [{hosts}]}}]\n"
+    with pytest.raises(ScenarioError) as error:
+        scenario.loads(f"name: x\nworld: sim\n{traffic}")
+    assert ["; " in text for text in error.value.mistakes] == [True] * 20 + [False] * 30
 
 
 @pytest.fixture
