@@ -43,7 +43,7 @@ def run(runs: Sequence[Loaded], directory: Path, notify: Callable[[str], None]) 
                 continue
             notify(f"{number} of {len(runs)}: {loaded.scenario.name}")
             entry = made.run_one(loaded, directory / _RUNS)
-            notify(f"{loaded.scenario.name}: {entry.state}" + (f" – {entry.error}" if entry.error else ""))
+            notify(f"{loaded.scenario.name}: {entry.outcome}")
             if entry.state != "aborted":
                 assert entry.directory is not None
                 place = entry.directory.absolute().relative_to(directory.absolute())

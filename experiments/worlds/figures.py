@@ -11,7 +11,6 @@ MIN_RTTS = 20
 """Shortest phase whose figures depend on the network more than on when it was sampled."""
 MAX_PHASES = 16  # a run with more has its goodput reported as a whole
 
-_NO_FIGURE = {"health", "integrity", "qp_errors", "retransmitted", "clean"}  # they pass or fail: no figure
 _COUNTED = {"packets", "times", "QPs", "EVs", "elements", "marked", "trimmed"}
 _TOTALS = {
     "lost": "packets lost",
@@ -63,7 +62,7 @@ def _verdicts(facts: Mapping[str, Any]) -> Iterator[RunFigure]:
     numbers: dict[str, int] = {}
     for row in facts["verdicts"]:
         kind, value, unit = str(row["kind"]), row["value"], str(row["unit"])
-        if value is None or kind.partition(" (")[0] in _NO_FIGURE:
+        if value is None or unit == "problems":
             continue
         numbers[kind] = numbers.get(kind, 0) + 1
         name = f"{kind} #{numbers[kind]}" if numbers[kind] > 1 else kind

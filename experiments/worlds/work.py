@@ -67,7 +67,7 @@ def work(
         notify(f"{number} of {len(left)}: {name_of(run)}")
         for _ in range(tries):
             entry = do(run)
-            notify(f"{name_of(run)}: {entry.state}" + (f" – {entry.error}" if entry.error else ""))
+            notify(f"{name_of(run)}: {entry.outcome}")
             store.poll()
             if not missing(store, run):
                 break

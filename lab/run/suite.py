@@ -46,6 +46,11 @@ class SuiteEntry:
         return self.state in VALID
 
     @property
+    def outcome(self) -> str:
+        """Its state, with the reason where it was aborted or is invalid."""
+        return f"{self.state} – {self.error}" if self.error else self.state
+
+    @property
     def reasons(self) -> list[str]:
         """Reasons for which it did not pass: its error, and each expectation that failed."""
         missed = [f"{verdict.expected}: {verdict.observed}" for verdict in self.verdicts if not verdict.ok]
@@ -165,7 +170,7 @@ class Suite:
             self.notify(f"{number} of {len(planned)}: {what}")
             for attempt in range(self.again + 1):
                 entry = self.run_one(loaded, result.directory / "runs")
-                self.notify(f"{what}: {entry.state}" + (f" – {entry.error}" if entry.error else ""))
+                self.notify(f"{what}: {entry.outcome}")
                 result.entries.append(entry)
                 if entry.state != "invalid" or attempt == self.again:
                     break

@@ -156,6 +156,11 @@ def entry(state: str, value: float, seed: int, trouble: str = "", ok: bool = Tru
     return SuiteEntry("a", "one", seed, state, 3.0, None, () if state == "aborted" else verdicts, trouble)
 
 
+def test_the_outcome_of_a_run_has_the_reason_where_there_is_one():
+    assert entry("passed", 1.0, 1).outcome == "passed"
+    assert entry("aborted", 1.0, 1, "no room").outcome == "aborted – no room"
+
+
 @pytest.fixture
 def result(tmp_path):
     entries = [

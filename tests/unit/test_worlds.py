@@ -213,6 +213,15 @@ def test_figures_of_a_run_are_those_of_its_report(run):
     assert found["packets lost"].value == sum(row["packets"] for row in facts["losses"])
 
 
+def test_an_expectation_gives_a_figure_unless_it_counts_problems(run):
+    facts = facts_of(run)
+    row = {"kind": "retransmitted", "ok": True, "value": 0.02, "unit": "of packets", "expected": "", "observed": ""}
+    judged = [row, row | {"kind": "health", "value": 1.0, "unit": "problems"}, row | {"kind": "x", "value": None}]
+    found = figures(facts | {"verdicts": judged})
+    assert found["retransmitted"] == RunFigure("retransmitted", "share", 0.02, "of packets")
+    assert not found.keys() & {"health", "x"}
+
+
 def test_goodput_counts_from_the_first_byte_on(run):
     """The first sample of a host is of its start: what arrives before the second is not lost to the figure."""
     facts = facts_of(run)
