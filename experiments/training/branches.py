@@ -11,9 +11,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-
+from collections.abc import Mapping, Sequence
 from pydantic import PrivateAttr
 from typing_extensions import override
 
@@ -21,49 +19,27 @@ from mrclab.experiments.campaign import work
 from mrclab.experiments.campaign.plan import Job
 from mrclab.experiments.runs.store import Row
 from mrclab.lab.errors import RunError
-from mrclab.lab.faults.action import Counters, FaultAction, FaultContext
-from mrclab.lab.faults.base import FaultBase, LastingFault
+from mrclab.lab.faults.action import FaultAction, FaultContext
+from mrclab.lab.faults.base import FaultBase
 from mrclab.lab.scenario import scenario
-from mrclab.lab.scenario.triggers import Trigger
 from mrclab.topo.model import Fabric
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
-class BranchPoint(LastingFault):
-    """The moment at which a run goes on once with each of several faults; then without one."""
+class Branches:
+    """Child processes of a run, one for each of several faults, and the rows that they send.
 
-    _faults: Mapping[str, FaultBase] = PrivateAttr(default_factory=dict)
-    _rows: dict[str, Row] = PrivateAttr(default_factory=dict)
-    _goes_on: bool = PrivateAttr(default=True)
-    _chosen: str = PrivateAttr(default="")
-    _pipe: int = PrivateAttr(default=-1)
+    Unless it `goes_on` without a fault, the run ends with an error when all have their rows.
+    """
 
-    def set_faults(self, faults: Mapping[str, FaultBase], *, goes_on: bool) -> None:
-        """Set the faults, by variant; ValueError where they differ from the point in name or trigger.
+    def __init__(self, faults: Mapping[str, FaultBase], *, goes_on: bool) -> None:
+        self._faults, self._goes_on = faults, goes_on  # faults by variant
+        self._pipe = -1  # to the parent
+        self.rows: dict[str, Row] = {}  # by variant, in the parent
+        self.chosen = ""  # variant with which this process goes on; empty in the parent
 
-        Unless it `goes_on` without a fault, the run ends with an error when all have their rows.
-        """
-        if any((fault.name, fault.at) != (self.name, self.at) for fault in faults.values()):
-            raise ValueError("faults of one branch point have one name and begin at one trigger")
-        self._faults, self._goes_on = faults, goes_on
-
-    @property
-    def rows(self) -> Mapping[str, Row]:
-        """Rows of the variants, in the parent."""
-        return self._rows
-
-    @property
-    def chosen(self) -> str:
-        """The variant with which this process goes on; empty in the parent."""
-        return self._chosen
-
-    def send(self, row: Row) -> None:
-        """Send the parent the row, in a child."""
-        with os.fdopen(self._pipe, "wb") as pipe:
-            pipe.write(json.dumps(row).encode())
-
-    def branch(self) -> FaultBase | None:
+    def fork(self) -> FaultBase | None:
         """Fork once for each fault and wait for its row; return the fault in a child, None in the parent."""
         own = os.getpid()
         for variant, fault in self._faults.items():
@@ -72,7 +48,7 @@ class BranchPoint(LastingFault):
             if not child:
                 _end_with(own)
                 os.close(reader)
-                self._chosen, self._pipe = variant, writer
+                self.chosen, self._pipe = variant, writer
                 return fault
             os.close(writer)
             self._await(variant, child, reader)
@@ -90,58 +66,40 @@ class BranchPoint(LastingFault):
         finally:
             os.waitpid(child, 0)
         if data:  # else it died, and the variant has no row
-            self._rows[variant] = json.loads(data)
+            self.rows[variant] = json.loads(data)
 
-    @property
-    def _fault(self) -> FaultBase | None:
-        return self._faults.get(self._chosen)
-
-    @property
-    @override
-    def ends_at(self) -> Trigger | None:
-        return self._fault.ends_at if self._fault else None
-
-    @override
-    def links(self, fabric: Fabric) -> tuple[str, ...]:
-        return self._fault.links(fabric) if self._fault else ()
-
-    @override
-    def text(self, fabric: Fabric) -> str:
-        return self._fault.text(fabric) if self._fault else "no fault"
-
-    @override
-    def action(self, context: FaultContext) -> FaultAction[Any]:
-        return _Branch(context, self)
+    def send(self, row: Row) -> None:
+        """Send the parent the row, in a child."""
+        with os.fdopen(self._pipe, "wb") as pipe:
+            pipe.write(json.dumps(row).encode())
 
 
-class _Branch(FaultAction[BranchPoint]):
-    """Fork; each child continues with its own fault."""
-
-    def __init__(self, context: FaultContext, fault: BranchPoint) -> None:
-        super().__init__(context, fault)
-        self._inner: FaultAction[Any] | None = None
+class _NoFault(FaultAction["BranchPoint"]):
+    """Nothing happens."""
 
     @override
     def inject(self) -> None:
-        fault = self.fault.branch()
-        if fault is not None:
-            self._inner = fault.action(self.context)
-            self._do(self._inner.inject)
+        pass
 
     @override
-    def advance(self, now: float) -> list[str]:
-        inner = self._inner
-        return self._do(lambda: inner.advance(now)) if inner is not None else []
+    def clear(self) -> None:
+        pass
+
+
+class BranchPoint(FaultBase):
+    """The moment at which a run branches: a child injects its own fault there, the parent none."""
+
+    action_class = _NoFault
+    _branches: Branches = PrivateAttr()
 
     @override
-    def clear(self) -> Counters | None:
-        return self._inner.clear() if self._inner is not None else None
+    def resolved(self, context: FaultContext) -> FaultBase:
+        fault = self._branches.fork()
+        return self if fault is None else fault.resolved(context)
 
-    def _do(self, what: Callable[[], Any]) -> Any:
-        done = what()
-        assert self._inner is not None
-        self.due, self.finished = self._inner.due, self._inner.finished
-        return done
+    @override
+    def text(self, fabric: Fabric) -> str:
+        return "no fault"
 
 
 def run(jobs: Sequence[Job]) -> list[Row]:
@@ -159,17 +117,19 @@ def run(jobs: Sequence[Job]) -> list[Row]:
     if len(jobs) == 1:
         row = work.row_of(own, lambda: loaded)
         return [{**row, **_used(began)}]
-    first = next(iter(faults.values()))
-    point = BranchPoint.model_construct(name=first.name, at=first.at, until=None)
-    point.set_faults(faults, goes_on=calm is not None)
+    first, *others = faults.values()
+    if any((other.name, other.at) != (first.name, first.at) for other in others):
+        raise ValueError("faults that branch off one run have one name and begin at one trigger")
+    point = BranchPoint.model_construct(name=first.name, at=first.at)
+    made = point._branches = Branches(faults, goes_on=calm is not None)
     branched = loaded._replace(scenario=loaded.scenario.model_copy(update={"faults": [point]}))
     row = work.row_of(own, lambda: branched)
-    if point.chosen:
-        job = read[point.chosen][0]
-        point.send({**row, "variant": job.variant, "values": dict(job.values), **_used(0.0)})
+    if made.chosen:
+        job = read[made.chosen][0]
+        made.send({**row, "variant": job.variant, "values": dict(job.values), **_used(0.0)})
         os._exit(0)
     whole = [{**row, **_used(began)}] if calm is not None else []
-    return [*point.rows.values(), *whole]
+    return [*made.rows.values(), *whole]
 
 
 def _end_with(parent: int) -> None:

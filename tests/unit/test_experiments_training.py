@@ -233,10 +233,8 @@ def test_a_branch_whose_process_dies_has_no_row_and_takes_no_other_with_it(monke
 
 
 def _wait_in_a_branch(path):
-    point = branches.BranchPoint.model_construct(name="fault", at=None, until=None)
     fault = LinkDown.model_construct(name="fault", at=None)
-    point.set_faults({"flap": fault}, goes_on=False)
-    if point.branch() is fault:
+    if branches.Branches({"flap": fault}, goes_on=False).fork() is fault:
         path.write_text(str(os.getpid()))
         signal.pause()
 
