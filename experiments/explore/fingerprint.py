@@ -34,7 +34,6 @@ _SCALARS: Final = frozenset({int, bool, str, bytes, type(None)})
 _OLD_RTTS: Final = 40.0
 _STUCK_TIMES: Final = 25  # times _OLD_RTTS: a send time as old as this is never read again
 _STAMP_MASK: Final = 0xFFFF
-_MANY: Final = 8  # losses of an EV from which their number has no effect
 _FLIGHT, _ACKED = PacketState.FLIGHT, PacketState.ACKED
 
 _IGNORED: Final = frozenset({
@@ -65,7 +64,7 @@ class Fingerprint:
         self._now = system.now
         self._old = -round(_OLD_RTTS * system.base_rtt * 1e12)
         self._stamp = int(system.now * 1e6)
-        self._tokens: list[Any] = []
+        self.tokens: list[Any] = []  # parts of the fingerprint, by which one sees why two differ
         self._seen: dict[int, int] = {}
         self._ranks: dict[int, int] = {}
         self._keep: list[Any] = []  # visited objects: while they exist, no other gets their id
@@ -87,12 +86,7 @@ class Fingerprint:
 
     def digest(self) -> bytes:
         """The fingerprint."""
-        return blake2b(marshal.dumps(self._tokens, 2), digest_size=16).digest()
-
-    @property
-    def tokens(self) -> list[Any]:
-        """Return the parts of the fingerprint, to find out why two differ."""
-        return self._tokens
+        return blake2b(marshal.dumps(self.tokens, 2), digest_size=16).digest()
 
     # --- values -----------------------------------------------------------------------------------
 
@@ -104,7 +98,7 @@ class Fingerprint:
     def _add(self, item: Any) -> None:
         kind = item.__class__
         if kind in _SCALARS:
-            self._tokens.append(item)
+            self.tokens.append(item)
             return
         _adder(kind)(self, item)
 
@@ -112,36 +106,17 @@ class Fingerprint:
         """Return True if an object was visited; then a reference replaces it."""
         at = self._seen.get(id(item))
         if at is not None:
-            self._tokens.append(("&", at))
+            self.tokens.append(("&", at))
             return True
         self._seen[id(item)] = len(self._seen)
         self._keep.append(item)
         return False
 
-    def scalar(self, item: Any) -> None:
-        """Add a value as it is."""
-        self._tokens.append(item)
-
-    def nothing(self, item: Any) -> None:
-        """Add nothing, for a constant."""
-
-    def enum(self, item: Enum) -> None:
-        """Add an enumeration member by its name."""
-        self._tokens.append(item.name)
-
-    def real(self, item: float) -> None:
-        """Add a number with twelve digits: sums of times differ in the last ones."""
-        self._tokens.append(float(f"{item:.12g}"))
-
-    def draws(self, item: Draws) -> None:
-        """Add a generator by its next draw."""
-        self._tokens.append(item.turn)
-
     def sequence(self, item: Any) -> None:
         """Add a sequence in its order."""
         if isinstance(item, list) and self.known(item):
             return
-        self._tokens.append(len(item))
+        self.tokens.append(len(item))
         for one in item:
             self._add(one)
 
@@ -149,31 +124,20 @@ class Fingerprint:
         """Add a mapping in its order, which a loop over it depends on."""
         if self.known(item):
             return
-        self._tokens.append(len(item))
+        self.tokens.append(len(item))
         for key, value in item.items():
             self._add(key)
             self._add(value)
 
-    def data(self, item: Any) -> None:
-        """Add the length of mutable bytes: their content follows from the packets delivered."""
-        self._tokens.append(len(item))
-
-    def view(self, item: memoryview) -> None:
-        """Add the length of a view of bytes; a released one has none."""
-        try:
-            self._tokens.append(len(item))
-        except ValueError:
-            self._tokens.append("released")
-
     def function(self, item: FunctionType) -> None:
         """Add a function by its name and closure."""
-        self._tokens.append(item.__qualname__)
+        self.tokens.append(item.__qualname__)
         for cell in item.__closure__ or ():
             self._add(cell.cell_contents)
 
     def method(self, item: MethodType) -> None:
         """Add a method by its name and object."""
-        self._tokens.append(item.__func__.__qualname__)
+        self.tokens.append(item.__func__.__qualname__)
         self._add(item.__self__)
 
     def partly(self, item: partial[Any]) -> None:
@@ -188,7 +152,7 @@ class Fingerprint:
         if self.known(item):
             return
         kind = item.__class__
-        self._tokens.append(kind.__name__)
+        self.tokens.append(kind.__name__)
         if kind is Prober:
             self._next_ids[self._host] = item._next_id
         elif kind is MrcRequestor:
@@ -211,7 +175,7 @@ class Fingerprint:
     def a_time(self, _: Any, value: Any) -> None:
         """Add a time relative to now; a value that is no float is added as it is."""
         if isinstance(value, float):
-            self._tokens.append(self._time(value))
+            self.tokens.append(self._time(value))
         else:
             self._add(value)
 
@@ -224,7 +188,7 @@ class Fingerprint:
 
     def _packet(self, packet: Any) -> None:
         """Add a packet; the times of its copies only while a frame in flight may refer to them."""
-        state, tokens = packet.state, self._tokens
+        state, tokens = packet.state, self.tokens
         tokens += [packet.seq, state.name, self._ranks.get(id(packet)), min(packet.sends, 2), packet.sampled]
         if packet.seq < 0:
             return
@@ -259,7 +223,7 @@ class Fingerprint:
 
     def entries(self, _: Any, queue: Any) -> None:
         """Add the transmissions in a queue that are in flight."""
-        self._tokens.append("[")
+        self.tokens.append("[")
         for entry in queue:
             self._entry(entry)
 
@@ -270,10 +234,10 @@ class Fingerprint:
 
     def suspects(self, _: Any, queue: Any) -> None:
         """Add suspected packets in flight, each with the time at which it became one."""
-        self._tokens.append("[")
+        self.tokens.append("[")
         for at, (order, packet) in queue:
             if packet.order == order and packet.state is _FLIGHT:
-                self._tokens.append(self._time(at))
+                self.tokens.append(self._time(at))
                 self._add(packet)
 
     def unshown(self, _: Any, blocks: Any) -> None:
@@ -282,12 +246,12 @@ class Fingerprint:
             left = [(entry, rule) for entry, rule in waiting if entry[1].order == entry[0]]
             for entry, rule in left:
                 if entry[1].state is _FLIGHT:
-                    self._tokens += [block, rule]
+                    self.tokens += [block, rule]
                     self._entry(entry)
 
     def times(self, _: Any, values: Any) -> None:
         """Add a list of times."""
-        self._tokens += [self._time(value) for value in values]
+        self.tokens += [self._time(value) for value in values]
 
     def skip(self, _: Any, value: Any) -> None:
         """Add nothing."""
@@ -295,48 +259,36 @@ class Fingerprint:
     def planes(self, evs: Any, value: Any) -> None:
         """Add the planes of an EV set, with their shares above the smallest."""
         shares = [plane.share for plane in value.values()]
-        self._tokens += [share - min(shares) for share in shares]
+        self.tokens += [share - min(shares) for share in shares]
         self._add(value)
-
-    def few(self, _: Any, value: int) -> None:
-        """Add a count up to _MANY."""
-        self._tokens.append(min(value, _MANY))
-
-    def backoff(self, _: Any, value: int) -> None:
-        """Add a back-off factor, which doubles without end but has an effect only up to a limit."""
-        self._tokens.append(min(value, 1 << 10))
 
     def retries(self, loss: Any, value: int) -> None:
         """Add the retries where there is a limit to them."""
         endless = loss._settings.retry_exponential >= RETRY_ENDLESS
-        self._tokens.append(0 if endless else value)
-
-    def expiries(self, _: Any, value: int) -> None:
-        """Add the expiries up to the limit above which they no longer change the interval."""
-        self._tokens.append(min(value, 32))
+        self.tokens.append(0 if endless else value)
 
     def probes(self, prober: Any, value: Any) -> None:
         """Add EV probes that are in flight, or whose reply is."""
         for number, probe in value.items():
             if (self._host, number) in self._live:
-                self._tokens.append(prober._next_id - number & _STAMP_MASK)
-                self._tokens += [self._time(probe.sent_at), probe.path_test]
+                self.tokens.append(prober._next_id - number & _STAMP_MASK)
+                self.tokens += [self._time(probe.sent_at), probe.path_test]
                 self._add(probe.ev)
 
     def probe_id(self, _: Any, value: int | None) -> None:
         """Add whether a reply to this probe is still expected."""
-        self._tokens.append(value is not None and (self._host, value) in self._live)
+        self.tokens.append(value is not None and (self._host, value) in self._live)
 
     def _timers(self, timers: Any) -> None:
         """Add armed timers in the order in which they fire."""
-        self._tokens.append("timers")
+        self.tokens.append("timers")
         for entry, _, timer in sorted(timers._heap, key=lambda item: (item[2].deadline, item[0], item[1])):
             if entry == timer._queued and timer.armed:
-                self._tokens.append(self._time(timer.deadline))
+                self.tokens.append(self._time(timer.deadline))
                 if id(timer) in self._seen:
-                    self._tokens.append(self._seen[id(timer)])
+                    self.tokens.append(self._seen[id(timer)])
                 else:
-                    self._tokens.append(type(timer).__name__)
+                    self.tokens.append(type(timer).__name__)
 
     def _flights(self, system: System) -> None:
         """Add frames in flight; their order counts within a traffic class and plane only."""
@@ -352,7 +304,7 @@ class Fingerprint:
             found.append(
                 (one.destination, one.port, one.content, stamp, one.id_kind, self._id(system, one), due, place)
             )
-        self._tokens.append(sorted(found))
+        self.tokens.append(sorted(found))
 
     def _id(self, system: System, one: Flight) -> int:
         """Return the id of a frame relative to the newest of its counter."""
@@ -366,15 +318,23 @@ class Fingerprint:
         return one.id
 
 
-_RULES: Final[dict[tuple[str, str], Callable[[Fingerprint, Any, Any], None]]] = {
+_Rule = Callable[[Fingerprint, Any, Any], None]
+
+
+def _up_to(most: int) -> _Rule:
+    """Return the rule of a number that has no further effect from `most` on."""
+    return lambda fingerprint, _, value: fingerprint.tokens.append(min(value, most))
+
+
+_RULES: Final[dict[tuple[str, str], _Rule]] = {
     ("LossDetector", "_unexamined"): Fingerprint.entries,
     ("LossDetector", "_examined"): Fingerprint.entries,
     ("LossDetector", "_suspects"): Fingerprint.suspects,
     ("LossDetector", "_unshown"): Fingerprint.unshown,
     ("LossDetector", "retries"): Fingerprint.retries,
-    ("LossDetector", "_expiries"): Fingerprint.expiries,
+    ("LossDetector", "_expiries"): _up_to(32),
     ("Ev", "fifo"): Fingerprint.entries,
-    ("Ev", "lost"): Fingerprint.few,
+    ("Ev", "lost"): _up_to(8),
     ("Plane", "share"): Fingerprint.skip,
     ("EvSet", "_planes"): Fingerprint.planes,
     ("Peer", "data_at"): Fingerprint.times,
@@ -382,7 +342,7 @@ _RULES: Final[dict[tuple[str, str], Callable[[Fingerprint, Any, Any], None]]] = 
     ("Prober", "_next_id"): Fingerprint.skip,
     ("Prober", "_sent"): Fingerprint.probes,
     ("Prober", "_overdue"): Fingerprint.probes,
-    ("Prober", "sack_backoff"): Fingerprint.backoff,
+    ("Prober", "sack_backoff"): _up_to(1 << 10),
     ("ProbeState", "probe_id"): Fingerprint.probe_id,
     ("Timers", "_heap"): Fingerprint.skip,
     ("LossRecovery", "_proven"): Fingerprint.skip,  # empty between two packets
@@ -394,7 +354,6 @@ _OF_PACKETS: Final = frozenset({
 })  # fmt: skip
 
 
-_Rule = Callable[[Fingerprint, Any, Any], None]
 _PLANS: dict[tuple[type, int], list[tuple[str, _Rule | None]]] = {}
 
 
@@ -429,17 +388,30 @@ def _adder(kind: type) -> Callable[[Fingerprint, Any], None]:
     return lambda fingerprint, item: fingerprint.object(item, names)
 
 
+def _token(token: Callable[[Any], Any]) -> Callable[[Fingerprint, Any], None]:
+    """Return what adds a value as one token."""
+    return lambda fingerprint, item: fingerprint.tokens.append(token(item))
+
+
+def _size(view: memoryview) -> int | str:
+    """Return the length of a view of bytes; a released one has none."""
+    try:
+        return len(view)
+    except ValueError:
+        return "released"
+
+
 _KINDS: Final[tuple[tuple[Any, Callable[[Fingerprint, Any], None]], ...]] = (
-    (Enum, Fingerprint.enum),
-    ((bool, int, str, bytes, type(None)), Fingerprint.scalar),
-    (float, Fingerprint.real),
-    (Draws, Fingerprint.draws),
+    (Enum, _token(lambda item: item.name)),
+    ((bool, int, str, bytes, type(None)), _token(lambda item: item)),
+    (float, _token(lambda item: float(f"{item:.12g}"))),  # sums of times differ in the last digits
+    (Draws, _token(lambda item: item.turn)),
     (deque, Fingerprint.sequence),  # also EMPTY_QUEUE, which copies share: it is an empty one
-    (SHARED, Fingerprint.nothing),
+    (SHARED, lambda *_: None),
     ((list, tuple, array), Fingerprint.sequence),
     (dict, Fingerprint.mapping),
-    (bytearray, Fingerprint.data),
-    (memoryview, Fingerprint.view),
+    (bytearray, _token(len)),  # the content follows from the packets delivered
+    (memoryview, _token(_size)),
     (FunctionType, Fingerprint.function),
     (MethodType, Fingerprint.method),
     (partial, Fingerprint.partly),

@@ -78,6 +78,7 @@ class Search:
         self._parents: list[tuple[int, Action]] = []
         self._steps: list[list[TraceStep]] = []
         self._on_path: set[int] = set()  # states from the start to here
+        self._finished: list[int] = []  # states whose actions were all tried, in that order
         self.merged = 0
 
     def run(self) -> Result:
@@ -105,7 +106,8 @@ class Search:
         while stack and self.result.found is None:
             frame = stack[-1]
             if not frame.left:
-                self._on_path.discard(stack.pop().number)
+                self._finished.append(stack.pop().number)
+                self._on_path.discard(frame.number)
                 continue
             if time.monotonic() > self._until:
                 self.result.whole = False
@@ -174,7 +176,7 @@ class Search:
 
     def _cycle(self) -> Counterexample | None:
         """A cycle in which too much is sent, or which never ends although no external action is pending."""
-        for members in components(self._steps):
+        for members in components(self._steps, self._finished):
             self.result.cycles += 1
             found = self._judge_cycle(self._around(members))
             if found is not None:
@@ -243,41 +245,27 @@ class Search:
                 return
 
 
-def components(steps: list[list[TraceStep]]) -> Iterator[set[int]]:
-    """Strongly connected components with a cycle in them (Tarjan), without recursion."""
-    index: dict[int, int] = {}
-    low: dict[int, int] = {}
-    stack: list[int] = []
-    inside: set[int] = set()
-    for root in range(len(steps)):
-        if root in index:
-            continue
-        work = [(root, iter(steps[root]))]
-        index[root] = low[root] = len(index)
-        stack.append(root)
-        inside.add(root)
-        while work:
-            one, left = work[-1]
-            step = next(left, None)
-            if step is not None:
-                if step.to not in index:
-                    index[step.to] = low[step.to] = len(index)
-                    stack.append(step.to)
-                    inside.add(step.to)
-                    work.append((step.to, iter(steps[step.to])))
-                elif step.to in inside:
-                    low[one] = min(low[one], index[step.to])
-                continue
-            work.pop()
-            if work:
-                low[work[-1][0]] = min(low[work[-1][0]], low[one])
-            if low[one] == index[one]:
-                members: set[int] = set()
-                while one not in members:
-                    members.add(stack.pop())
-                inside -= members
-                if len(members) > 1 or any(step.to == one for step in steps[one]):
-                    yield members
+def components(steps: list[list[TraceStep]], finished: list[int]) -> Iterator[set[int]]:
+    """Strongly connected components with a cycle in them (Kosaraju).
+
+    `finished` has all states in the order in which a depth-first search left them.
+    """
+    sources: list[list[int]] = [[] for _ in steps]
+    for one, left in enumerate(steps):
+        for step in left:
+            sources[step.to].append(one)
+    seen: set[int] = set()
+    for root in reversed(finished):
+        members: set[int] = set()
+        waiting = [root]
+        while waiting:
+            one = waiting.pop()
+            if one not in seen:
+                seen.add(one)
+                members.add(one)
+                waiting += sources[one]
+        if len(members) > 1 or (members and any(step.to == root for step in steps[root])):
+            yield members
 
 
 def shortened(world: Space, found: Counterexample) -> Counterexample:

@@ -7,6 +7,7 @@ flight is a fault, like a loss.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 from collections.abc import Callable, Iterator
@@ -51,6 +52,14 @@ FAULTS: Final = frozenset(
 )  # actions that take from the budget
 OPTIONAL: Final = ("receive", "up", "probe")  # actions of applications and cables, which are optional
 
+_CHANGED: Final[dict[str, Callable[[bytes], bytes]]] = {
+    "duplicate": bytes,  # behind the frame itself
+    "mark": packets.marked,
+    "trim": functools.partial(packets.trimmed, last_hop=False),
+    "trim-last-hop": functools.partial(packets.trimmed, last_hop=True),
+}
+"""Faults that send a frame on as another one."""
+
 
 class Broken(Exception):  # noqa: N818  no error, but what the search looks for
     """An invariant does not hold."""
@@ -62,18 +71,9 @@ def _all_hold(*checks: Iterator[str]) -> None:
         raise Broken(phrase)
 
 
-_made: dict[str, tuple[Space, tuple[NodeConfig, NodeConfig]]] = {}
-
-
+@functools.cache
 def _configs(world: Space) -> tuple[NodeConfig, NodeConfig]:
-    """The hosts' configs; they are made once."""
-    known = _made.get(world.name)
-    if known is None or known[0] is not world:
-        known = _made[world.name] = world, _make_configs(world)
-    return known[1]
-
-
-def _make_configs(world: Space) -> tuple[NodeConfig, NodeConfig]:
+    """Return the hosts' configs."""
     link = LinkSpec(rate_pps=1000, delay=DELAY)
     spec = FabricSpec(
         planes=world.planes, t0s=2, t1s=world.t1s, hosts_per_t0=1, path_mtu=MTU, link=link, switch_latency=0.0
@@ -226,19 +226,17 @@ class System:
     def do(self, action: Action) -> None:
         """Apply an action, and let the hosts send; Broken where an invariant is violated then."""
         kind, which = action
-        step: Callable[[int], None] = getattr(self, "_do_" + kind.replace("-", "_"))
+        self.budget -= kind in FAULTS
         endpoint_ops._ID_MASK = self.world.id_mask or _ID_MASK  # type: ignore[misc]
         try:
-            self._do(kind, which, step)
+            if kind in _CHANGED:
+                self._change(kind, which)
+            else:
+                getattr(self, f"_do_{kind}")(which)
+            self.pump()
+            self.check()
         finally:
             endpoint_ops._ID_MASK = _ID_MASK  # type: ignore[misc]
-
-    def _do(self, kind: str, which: int, step: Callable[[int], None]) -> None:
-        if kind in FAULTS:
-            self.budget -= 1
-        step(which)
-        self.pump()
-        self.check()
 
     def _take(self, serial: int) -> Flight:
         at = next(at for at, one in enumerate(self.network) if one.serial == serial)
@@ -262,23 +260,11 @@ class System:
     def _do_lose(self, serial: int) -> None:
         self._take(serial)
 
-    def _resend(self, serial: int, data: Callable[[bytes], bytes], keep: bool = False) -> None:
+    def _change(self, kind: str, serial: int) -> None:
         one = self._take(serial)
-        if keep:
+        if kind == "duplicate":
             self.network.append(one)
-        self.network.append(one.changed(self._serial(), data(one.data)))
-
-    def _do_duplicate(self, serial: int) -> None:
-        self._resend(serial, bytes, keep=True)
-
-    def _do_mark(self, serial: int) -> None:
-        self._resend(serial, packets.marked)
-
-    def _do_trim(self, serial: int) -> None:
-        self._resend(serial, lambda data: packets.trimmed(data, last_hop=False))
-
-    def _do_trim_last_hop(self, serial: int) -> None:
-        self._resend(serial, lambda data: packets.trimmed(data, last_hop=True))
+        self.network.append(one.changed(self._serial(), _CHANGED[kind](one.data)))
 
     def _do_down(self, which: int) -> None:
         host, port = which >> 8, which & 0xFF

@@ -12,7 +12,7 @@ IMMEDIATE: Final = (8, True)
 LOSSES: Final = ("lose", "duplicate", "overtake", "late")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Space:
     """One world. `messages` are (bytes, with an immediate), posted on each QP at the start.
 

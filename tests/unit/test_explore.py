@@ -169,8 +169,9 @@ def test_cycles_in_a_graph():
     def to(*states):
         return [TraceStep(("timer", 0), state, 0.0, 0, 0) for state in states]
 
-    assert list(components([to(1), to(2), to(), to(3), to(5), to(6), to(4, 0)])) == [{3}, {4, 5, 6}]
-    assert list(components([to(1, 2), to(2), to()])) == []
+    steps, finished = [to(1), to(2), to(), to(3), to(5), to(6), to(4, 0)], [2, 1, 0, 3, 6, 5, 4]
+    assert list(components(steps, finished)) == [{4, 5, 6}, {3}]
+    assert list(components([to(1, 2), to(2), to()], [2, 1, 0])) == []
 
 
 def test_what_cannot_happen_is_refused():
