@@ -120,7 +120,7 @@ def _report(planned: CampaignPlan, table: journal.Journal, as_json: bool) -> int
     terminal.print(f"{runs}: {', '.join(f'{n} {state}' for state, n in states.items())}", highlight=False)
     summaries = page.summaries([row for row, _ in rows], planned.fields)
     for one in summaries:
-        moved = [_moved(field) for field in one.sensitivity if field.explained is not None]
+        moved = [_moved(field) for field in one.fields if field.explained is not None]
         because = f"; variance explained by {', '.join(moved)}" if moved else ""
         console.plain(terminal, f"{one.name}: {'; '.join(page.words(one))}{because}")
     parquet = journal.write_parquet(table.directory, [row for row, _ in rows])

@@ -9,11 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mrclab.experiments.campaign import journal
+from mrclab.experiments.campaign.journal import field_of, text_of
 from mrclab.experiments.campaign.quantities import Axis, order
 from mrclab.experiments.runs.store import Row, grouped
 from mrclab.lab import console
@@ -56,14 +58,17 @@ class PlottedPoint:
 
 @dataclass(frozen=True)
 class Measure:
-    """A figure of a group of runs: a percentile of flows in µs, or an expectation's figure.
-
-    `pooled` returns the number of samples of a group and its figure, `single` the figure of one run.
-    """
+    """A figure of a group of runs: a percentile of flows in µs, or the mean of an expectation's figures."""
 
     label: str
-    pooled: Callable[[Sequence[Row]], tuple[int, float | None]]
-    single: Callable[[Row], float | None]
+    samples: Callable[[Row], list[float]]
+    figure_of: Callable[[Sequence[float]], float]
+
+    def pooled(self, group: Sequence[Row]) -> tuple[int, float | None]:
+        """Return the number of samples of a group, and its figure; None without a finite one."""
+        found = [value for row in group for value in self.samples(row)]
+        value = self.figure_of(found) if found else math.inf
+        return len(found), value if math.isfinite(value) else None
 
 
 @dataclass(frozen=True)
@@ -141,17 +146,13 @@ def _known(rows: Sequence[Row], name: str) -> None:
         raise LabError(f"{name!r} is not a swept field of this campaign; {nearest(name, fields)}")
 
 
-def _of(row: Row, name: str) -> Any:
-    return row["variant"] if name == "variant" else row["values"].get(name)
-
-
 def _axis(rows: Sequence[Row], name: str, scale: float = 1.0) -> Axis:
-    return Axis.of((_of(row, name) for row in rows), scale)
+    return Axis.of((field_of(row, name) for row in rows), scale)
 
 
 def _ranks(rows: Sequence[Row], name: str) -> dict[str, int]:
     """Return the place in order of each value of a field, as text: of quantities by size, of words as they came."""
-    values = [_of(row, name) for row in rows] if name else [""]
+    values = [field_of(row, name) for row in rows] if name else [""]
     axis = Axis.of(values)
     if not any(isinstance(place, str) for place in axis.places.values()):
         values.sort(key=lambda value: order(axis.at(value)))
@@ -175,35 +176,25 @@ def measure(rows: Sequence[Row], name: str) -> Measure:
     if name not in names:
         raise LabError(f"--y {name}: write p99, or the name of an expectation; {nearest(name, called or names)}")
 
-    def single(row: Row) -> float | None:
-        verdict = row["verdicts"].get(name)
-        return None if verdict is None or verdict["value"] is None else float(verdict["value"])
-
-    def mean(group: Sequence[Row]) -> tuple[int, float | None]:
-        found = [value for row in group if (value := single(row)) is not None]
-        return len(found), summary(found).mean if found else None
+    def values(row: Row) -> list[float]:
+        value = row["verdicts"].get(name, {}).get("value")
+        return [] if value is None else [float(value)]
 
     unit = next((row["verdicts"][name]["unit"] for row in rows if name in row["verdicts"]), "")
-    return Measure(f"{name}, {unit}" if unit else name, mean, single)
+    return Measure(f"{name}, {unit}" if unit else name, values, fmean)
 
 
 def _percentile(share: float, as_slowdown: bool) -> Measure:
-    def times(group: Sequence[Row]) -> list[float]:
-        flows = [flow for row in group for flow in row.get("flows", ())]
-        if as_slowdown:
-            return [flow[4] if flow[3] is not None else math.inf for flow in flows]
-        return [(flow[3] - flow[2]) * _MICRO if flow[3] is not None else math.inf for flow in flows]
+    """Return the measure of a percentile; a flow that failed is slower than any."""
 
-    def pooled(group: Sequence[Row]) -> tuple[int, float | None]:
-        found = times(group)
-        value = quantile(found, share) if found else math.inf
-        return len(found), value if math.isfinite(value) else None  # a flow that failed is slower than any
+    def slowdowns(row: Row) -> list[float]:
+        return [flow[4] if flow[3] is not None else math.inf for flow in row.get("flows", ())]
 
-    def single(row: Row) -> float | None:
-        return pooled([row])[1]
+    def times(row: Row) -> list[float]:
+        return [(flow[3] - flow[2]) * _MICRO if flow[3] is not None else math.inf for flow in row.get("flows", ())]
 
     label = f"slowdown p{100 * share:g}" if as_slowdown else f"completion p{100 * share:g}, µs"
-    return Measure(label, pooled, single)
+    return Measure(label, slowdowns if as_slowdown else times, lambda found: quantile(found, share))
 
 
 def points_of(
@@ -211,14 +202,12 @@ def points_of(
 ) -> list[PlottedPoint]:
     """Return a point for each group of runs that differ in their seed and nothing that is shown, in order of x."""
     axis, lines, column_ranks = _axis(rows, x, scale), _ranks(rows, by), _ranks(rows, columns)
-    groups = grouped(
-        rows, lambda row: (str(_of(row, by)), str(_of(row, columns)) if columns else "", axis.at(_of(row, x)))
-    )
+    groups = grouped(rows, lambda row: (text_of(row, by), text_of(row, columns), axis.at(field_of(row, x))))
     found = []
     for line, column, place in sorted(groups, key=lambda key: (lines[key[0]], column_ranks[key[1]], order(key[2]))):
         group = groups[line, column, place]
         count, value = chosen.pooled(group)
-        each = [one for row in group if (one := chosen.single(row)) is not None]
+        each = [one for row in group if (one := chosen.pooled([row])[1]) is not None]
         if value is None or not each:
             continue
         spread = summary(each)

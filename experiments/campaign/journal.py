@@ -127,6 +127,16 @@ def key_of(row: Mapping[str, Any]) -> str:
     return key(row["variant"], row["values"], row["seed"])
 
 
+def field_of(row: Mapping[str, Any], name: str) -> Any:
+    """Return the value of a swept field, or of `variant`; None where the run has no such field."""
+    return row["variant"] if name == "variant" else row["values"].get(name)
+
+
+def text_of(row: Mapping[str, Any], name: str) -> str:
+    """Return the same as text, by which runs are grouped; empty where no field is named."""
+    return str(field_of(row, name)) if name else ""
+
+
 def flat(row: Mapping[str, Any]) -> Row:
     """A row with plain values only: `set.PATH`, and per expectation `passed.NAME` and `value.NAME`."""
     made = {name: row[name] for name in ("variant", "seed", "state", "error", "seconds")}

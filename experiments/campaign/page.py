@@ -3,11 +3,12 @@
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from mrclab.experiments.campaign.journal import text_of
 from mrclab.experiments.runs.store import Row, grouped
 from mrclab.lab.expectations.base import MEASURED
 from mrclab.lab.measure.intervals import Figure, summary
@@ -44,12 +45,12 @@ class Sensitivity:
     field: str
     explained: float | None
     chance: bool
-    groups: Sequence[ValueGroup]
+    values: Sequence[ValueGroup]
 
     @property
     def passed(self) -> tuple[float, float]:
         """The least and the most share of runs that passed with one value."""
-        shares = [group.passed / group.runs for group in self.groups]
+        shares = [group.passed / group.runs for group in self.values]
         return min(shares), max(shares)
 
 
@@ -66,21 +67,12 @@ class Summary:
     low: float | None  # 5 % of the runs lie below
     high: float | None  # 95 % do
     bars: Sequence[int]  # runs per bin from the least to the most figure; none where all are the same
-    sensitivity: Sequence[Sensitivity]
+    fields: Sequence[Sensitivity]
 
     @property
     def is_measured(self) -> bool:
         """True if it has a figure in each run and no limit."""
         return self.expected.endswith(MEASURED) and self.passed == self.runs
-
-
-@dataclass(frozen=True)
-class _Swept:
-    """A field, its value in a row, and all of them in the order in which they were given."""
-
-    field: str
-    value_of: Callable[[Row], str]
-    values: Sequence[str]
 
 
 def summaries(rows: Sequence[Row], fields: Sequence[str]) -> list[Summary]:
@@ -90,30 +82,21 @@ def summaries(rows: Sequence[Row], fields: Sequence[str]) -> list[Summary]:
     """
     results = [row for row in rows if row["state"] in VALID]
     names = list(dict.fromkeys(name for row in results for name in row["verdicts"]))
-    accessors: list[tuple[str, Callable[[Row], str]]] = [("variant", lambda row: str(row["variant"]))]
-    accessors += [(field, _value_of(field)) for field in fields]
-    every = [_Swept(field, value_of, list(dict.fromkeys(map(value_of, rows)))) for field, value_of in accessors]
-    swept = [one for one in every if len(one.values) > 1]
+    given = {field: list(dict.fromkeys(text_of(row, field) for row in rows)) for field in ("variant", *fields)}
+    swept = {field: values for field, values in given.items() if len(values) > 1}
     made = [_summary(name, [row for row in results if name in row["verdicts"]], swept) for name in names]
-    return made if len(results) == len(rows) else [_summary(ENDED, [_as_ended(row) for row in rows], swept), *made]
+    return made if len(results) == len(rows) else [_summary(ENDED, list(map(_as_ended, rows)), swept), *made]
 
 
 def _as_ended(row: Row) -> Row:
     """A row with one verdict: its run is valid."""
-    verdict = {
-        "ok": row["state"] in VALID,
-        "value": None,
-        "unit": "",
-        "expected": "the run ends, and the machine keeps up",
-    }
+    expected = "the run ends, and the machine keeps up"
+    verdict = {"ok": row["state"] in VALID, "value": None, "unit": "", "expected": expected}
     return {**row, "verdicts": {ENDED: verdict}}
 
 
-def _value_of(field: str) -> Callable[[Row], str]:
-    return lambda row: str(row["values"].get(field))
-
-
-def _summary(name: str, rows: Sequence[Row], swept: Iterable[_Swept]) -> Summary:
+def _summary(name: str, rows: Sequence[Row], swept: Mapping[str, Sequence[str]]) -> Summary:
+    """Return one expectation over these rows; `swept` has the values of each field in the order given."""
     verdicts = [row["verdicts"][name] for row in rows]
     values = _values(name, rows)
     cuts = statistics.quantiles(values, n=20, method="inclusive") if len(values) > 1 else []
@@ -127,7 +110,7 @@ def _summary(name: str, rows: Sequence[Row], swept: Iterable[_Swept]) -> Summary
         cuts[0] if cuts else None,
         cuts[-1] if cuts else None,
         _histogram(values, values),
-        [_sensitivity(name, rows, values, one) for one in swept],
+        [_field(name, rows, values, field, order) for field, order in swept.items()],
     )
 
 
@@ -146,10 +129,12 @@ def _histogram(values: Sequence[float], all_values: Sequence[float]) -> list[int
     return bars
 
 
-def _sensitivity(name: str, rows: Sequence[Row], all_values: Sequence[float], swept: _Swept) -> Sensitivity:
-    parts = grouped(rows, swept.value_of)
+def _field(
+    name: str, rows: Sequence[Row], all_values: Sequence[float], field: str, order: Sequence[str]
+) -> Sensitivity:
+    parts = grouped(rows, lambda row: text_of(row, field))
     groups, measured = [], []
-    for value in filter(parts.__contains__, swept.values):
+    for value in filter(parts.__contains__, order):
         members = parts[value]
         figures, passed = _values(name, members), [float(row["verdicts"][name]["ok"]) for row in members]
         measured.append(figures if all_values else passed)
@@ -157,7 +142,7 @@ def _sensitivity(name: str, rows: Sequence[Row], all_values: Sequence[float], sw
         groups.append(ValueGroup(value, int(sum(passed)), len(members), shown, _histogram(figures, all_values)))
     share = explained(measured)
     chance = share is not None and by_chance(share, len(parts), sum(map(len, measured)))
-    return Sensitivity(swept.field, share, chance, groups)
+    return Sensitivity(field, share, chance, groups)
 
 
 def explained(groups: Iterable[Sequence[float]]) -> float | None:
@@ -193,24 +178,7 @@ def words(one: Summary) -> list[str]:
 
 def as_json(one: Summary) -> dict[str, Any]:
     """A summary as JSON: without histograms; runs that passed and the figure by field and value."""
-    fields = [
-        {
-            "field": field.field,
-            "explained": field.explained,
-            "chance": field.chance,
-            "values": [
-                {"value": group.value, "passed": group.passed, "runs": group.runs, "figure": _figure_json(group.figure)}
-                for group in field.groups
-            ],
-        }
-        for field in one.sensitivity
-    ]
-    head = {"name": one.name, "expected": one.expected, "unit": one.unit, "passed": one.passed, "runs": one.runs}
-    return {**head, "figure": _figure_json(one.figure), "fields": fields}
-
-
-def _figure_json(figure: Figure | None) -> dict[str, Any] | None:
-    return None if figure is None else asdict(figure)
+    return asdict(one, dict_factory=lambda fields: {name: value for name, value in fields if name != "bars"})
 
 
 def render(
@@ -218,7 +186,7 @@ def render(
 ) -> str:
     """One self-contained page; `failing` are rows with the command that replays each, `planned` counts all runs."""
     states = Counter(row["state"] for row in rows)
-    seen = {field: {_value_of(field)(row) for row in rows} for field in fields}
+    seen = {field: {text_of(row, field) for row in rows} for field in fields}
     same = {field: next(iter(values)) for field, values in seen.items() if len(values) == 1}
     context: dict[str, Any] = {"title": title, "rows": len(rows), "of": planned, "states": dict(states), "same": same}
     context["broken"] = any(state not in VALID for state in states)

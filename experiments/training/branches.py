@@ -12,6 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
+
 from pydantic import PrivateAttr
 from typing_extensions import override
 
@@ -92,6 +93,10 @@ class BranchPoint(FaultBase):
     action_class = _NoFault
     _branches: Branches = PrivateAttr()
 
+    def set_branches(self, branches: Branches) -> None:
+        """Set the processes that branch off."""
+        self._branches = branches
+
     @override
     def resolved(self, context: FaultContext) -> FaultBase:
         fault = self._branches.fork()
@@ -121,7 +126,8 @@ def run(jobs: Sequence[Job]) -> list[Row]:
     if any((other.name, other.at) != (first.name, first.at) for other in others):
         raise ValueError("faults that branch off one run have one name and begin at one trigger")
     point = BranchPoint.model_construct(name=first.name, at=first.at)
-    made = point._branches = Branches(faults, goes_on=calm is not None)
+    made = Branches(faults, goes_on=calm is not None)
+    point.set_branches(made)
     branched = loaded._replace(scenario=loaded.scenario.model_copy(update={"faults": [point]}))
     row = work.row_of(own, lambda: branched)
     if made.chosen:

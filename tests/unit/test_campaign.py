@@ -416,7 +416,7 @@ def test_a_field_without_influence_is_told_from_one_with_some():
     for row in rows:
         row["values"]["idle"] = f"{row['seed'] // 2 % 2 + 8}"
     (one,) = page.summaries(rows, ["rate", "idle"])
-    assert [(field.field, field.chance) for field in one.sensitivity] == [("rate", False), ("idle", True)]
+    assert [(field.field, field.chance) for field in one.fields] == [("rate", False), ("idle", True)]
     shown = page.render("x", rows, ["rate", "idle"], [], 20)
     assert shown.count("(chance)</span>") == 1
     f = 2.467  # the 95 % point of F with 4 and 96 degrees of freedom
@@ -431,8 +431,8 @@ def test_runs_without_a_result_stand_before_what_leaves_them_out():
     ]
     ended, limit = page.summaries(rows, ["rate"])
     assert (ended.name, ended.passed, ended.runs) == (page.ENDED, 4, 8)
-    assert [(group.value, group.passed) for group in ended.sensitivity[0].groups] == [("1", 0), ("2", 4)]
-    assert (limit.sensitivity[0].explained, len(limit.sensitivity[0].groups)) == (None, 1)
+    assert [(group.value, group.passed) for group in ended.fields[0].values] == [("1", 0), ("2", 4)]
+    assert (limit.fields[0].explained, len(limit.fields[0].values)) == (None, 1)
 
 
 def made_up(seed, rate, value, state="passed"):
@@ -447,17 +447,17 @@ def test_distributions_leave_out_runs_that_are_no_result():
     assert (one.runs, one.passed) == (20, 20)
     assert one.figure.most == 3.0
     assert sum(one.bars) == 20
-    (field,) = one.sensitivity
-    assert [(group.value, group.figure.mean) for group in field.groups] == [("1.0", 1.5), ("2.0", 2.5)]
+    (field,) = one.fields
+    assert [(group.value, group.figure.mean) for group in field.values] == [("1.0", 1.5), ("2.0", 2.5)]
     assert field.explained == pytest.approx(0.5)
-    assert [sum(group.bars) for group in field.groups] == [10, 10]
-    assert sum(field.groups[0].bars[len(one.bars) // 2 + 1 :]) == 0  # its bins are those of all runs
+    assert [sum(group.bars) for group in field.values] == [10, 10]
+    assert sum(field.values[0].bars[len(one.bars) // 2 + 1 :]) == 0  # its bins are those of all runs
 
 
 def test_a_field_that_decides_whether_an_expectation_without_a_figure_holds_explains_it():
     rows = [made_up(seed, rate, None, "passed" if rate == 1 else "failed") for seed in range(4) for rate in (1, 2)]
     (one,) = page.summaries(rows, ["rate"])
-    (field,) = one.sensitivity
+    (field,) = one.fields
     assert (field.explained, field.passed) == (1, (0, 1))
     html_page = page.render("x", rows, ["rate"], [], 8)
     assert "100 %, passed 0 % … 100 %" in html_page

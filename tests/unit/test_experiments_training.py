@@ -223,6 +223,15 @@ def test_variants_that_branch_off_one_run_are_the_runs_that_each_makes_alone(var
     assert len(set(times)) == len(times)  # each fault shows
 
 
+def test_a_branch_finds_the_busiest_cable_when_its_fault_begins():
+    text = SMALL.replace("link: h1/t0-p1-1, at: 30% of job, until: fault + 20us", "link: busiest, at: 30% of job")
+    jobs = [job for job in plan.make(scenario.loads(text), [3], {}) if job.variant in {"calm", "flap"}]
+    found = {row["variant"]: row for row in branches.run(jobs)}
+    alone = work.run(next(job for job in jobs if job.variant == "flap"))
+    assert (found["flap"]["state"], found["flap"]["verdicts"]) == (alone["state"], alone["verdicts"])
+    assert not found["flap"]["error"]
+
+
 def test_a_branch_whose_process_dies_has_no_row_and_takes_no_other_with_it(monkeypatch):
     jobs = [job for job in plan.make(scenario.loads(SMALL), [3], {}) if job.variant != "again"]
     inject = LinkDown.action
