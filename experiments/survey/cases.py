@@ -33,6 +33,11 @@ class SurveyCase:
     number: int
     faults: tuple[CaseFault, ...]
 
+    @property
+    def key(self) -> str:
+        """Key of its record."""
+        return f"case {self.number}"
+
     def as_json(self) -> dict[str, Any]:
         """Return the case as its record has it."""
         return {"case": self.number, "faults": [asdict(fault) for fault in self.faults]}

@@ -1,14 +1,18 @@
 """The command `mrclab survey`."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from mrclab.experiments.runs.store import RunStore
 from mrclab.experiments.survey import cases, denial, page, record, startup
+from mrclab.experiments.survey.cases import SurveyCase
 from mrclab.experiments.survey.localise import CaseRunner
 from mrclab.lab import console
 from mrclab.lab.command.display import answer
@@ -17,7 +21,7 @@ from mrclab.lab.errors import LabError, naming
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.run import worlds
 from mrclab.lab.run.world import World as LiveWorld
-from mrclab.lab.run.worlds import world_up
+from mrclab.lab.run.worlds import WorldOptions, world_up
 from mrclab.lab.scenario.sections.mapper import MapperSpec
 from mrclab.lab.scenario.seeds import MAX_SEED
 from mrclab.lab.session.lab import Lab
@@ -43,6 +47,8 @@ _STARTUP = {
 _DENIAL = {"planes": 4, "t0s": 2, "t1s": 2, "hosts_per_t0": 1, "link": {"rate_pps": 300, "delay": "6ms"}}
 
 Notify = Callable[[str], None]
+Experiment = tuple[str, str, dict[str, Any], MapperSpec | None, Callable[[Lab], dict[str, Any]]]
+"""An experiment with one record: its key, words, fabric, Clustermapper, and what is done in its lab."""
 
 
 @app.command()
@@ -77,8 +83,9 @@ def survey(
     worlds.check_target(target, where)
     worlds.check_machine_for(where)
     folder = output / _name(where, target)
-    work = Survey(folder, seed, singles, doubles, target, context.obj, where)
-    done = work.work(seconds, lambda text: console.plain(err, text))
+    drawn = cases.draw(Fabric(FabricSpec()), seed, singles, doubles)
+    made = Survey(record.store(folder), drawn, seed, where, target, context.obj)
+    done = made.work(seconds, lambda text: console.plain(err, text))
     status = 0 if done else 3
     if as_json:
         records = list(record.store(folder).read())
@@ -97,60 +104,59 @@ def _name(world: WorldName, target: str | None) -> str:
     return targets.choose(target).name
 
 
+@dataclass(frozen=True)
 class Survey:
-    """One survey on one target, with its records in `directory`."""
+    """One survey on one target: its records, and what its labs need."""
 
-    def __init__(
-        self,
-        directory: Path,
-        seed: int,
-        singles: int,
-        doubles: int,
-        target: str | None,
-        run_dir: Path,
-        world: WorldName,
-    ) -> None:
-        self._world: WorldName = world
-        self._store = record.store(directory)
-        self._seed = seed
-        self._fabric = Fabric(FabricSpec())
-        self._cases = cases.draw(self._fabric, seed, singles, doubles)
-        self._target = target
-        self._run_dir = run_dir
+    store: RunStore
+    cases: Sequence[SurveyCase]
+    seed: int
+    world: WorldName
+    target: str | None
+    run_dir: Path
 
     def work(self, seconds: float, notify: Notify) -> bool:
         """Run experiments for about `seconds`; return True if all are done."""
         deadline = time.monotonic() + seconds
-        mapper = MapperSpec(cycle=STARTUP_CYCLE, deny="all")
-        jobs: list[tuple[str, str, Callable[[], None]]] = [
-            ("case", f"{len(self._cases)} cases", lambda: self._localise(deadline, notify)),
-            *(
-                (f"healing {number}", f"denial of a lossy NIC–T0 cable, {number} of {REPEATS}", self._denial(number))
-                for number in range(1, REPEATS + 1)
-            ),
-            ("startup", "job on a faulty fabric", self._start_up("startup", None)),
-            ("startup-denied", "the same with denials", self._start_up("startup-denied", mapper)),
-        ]
-        with self._store.owned():
-            self._store.open()
-            for name, text, job in jobs:
-                if not self._is_done(name) and time.monotonic() < deadline:
+        with self.store.owned():
+            self._open()
+            if self._left():
+                notify(f"{len(self.cases)} cases")
+                self._localise(deadline, notify)
+            for name, text, fabric, mapper, run in self._experiments():
+                if name not in self.store and time.monotonic() < deadline:
                     notify(text)
-                    job()
-        return all(self._is_done(name) for name, _text, _job in jobs)
+                    with self._lab(Fabric(load(fabric)), mapper) as lab:
+                        self._write(lab.world, name, run(lab))
+        return not self._left() and all(name in self.store for name, *_ in self._experiments())
 
-    def _is_done(self, name: str) -> bool:
-        if name == "case":
-            return all(f"case {case.number}" in self._store for case in self._cases)
-        return name in self._store
+    def _open(self) -> None:
+        """Read existing records; LabError if they are of other faults."""
+        drawn = {case.key: case.as_json()["faults"] for case in self.cases}
+        for key, row in self.store.open().rows.items():
+            if row["seed"] != self.seed or row.get("faults") != drawn.get(key, row.get("faults")):
+                where = self.store.path.parent
+                raise self.store.refused(f"{where} holds records of another seed or other numbers of cases")
+
+    def _left(self) -> list[SurveyCase]:
+        return [case for case in self.cases if case.key not in self.store]
+
+    def _experiments(self) -> Iterator[Experiment]:
+        for number in range(1, REPEATS + 1):
+            text = f"denial of a lossy NIC–T0 cable, {number} of {REPEATS}"
+            run = partial(denial.run, seed=self.seed + number)
+            yield f"healing {number}", text, _DENIAL, MapperSpec(cycle=CYCLE), run
+        run, mapper = partial(startup.run, seed=self.seed), MapperSpec(cycle=STARTUP_CYCLE, deny="all")
+        yield "startup", "job on a faulty fabric", _STARTUP, None, partial(run, mapped=False)
+        yield "startup-denied", "the same with denials", _STARTUP, mapper, partial(run, mapped=True)
 
     def _localise(self, deadline: float, notify: Notify) -> None:
         with (
-            self._lab(self._fabric, MapperSpec(cycle=CYCLE, deny=False)) as lab,
+            self._lab(Fabric(FabricSpec()), MapperSpec(cycle=CYCLE, deny=False)) as lab,
             closing(CaseRunner(lab, CYCLE)) as runner,
         ):
             busy = _controller_cpu(lab.world)
-            for case in (case for case in self._cases if f"case {case.number}" not in self._store):
+            for case in self._left():
                 if time.monotonic() >= deadline:
                     return
                 busy()
@@ -162,39 +168,15 @@ class Survey:
                 )
                 notify(f"case {case.number}: faulty: {faulty}; verdict: {named or 'none'}")
 
-    def _denial(self, number: int) -> Callable[[], None]:
-        def job() -> None:
-            with self._lab(Fabric(load(_DENIAL)), MapperSpec(cycle=CYCLE)) as lab:
-                self._write(lab.world, f"healing {number}", denial.run(lab, self._seed + number))
-
-        return job
-
-    def _start_up(self, name: str, mapper: MapperSpec | None) -> Callable[[], None]:
-        def job() -> None:
-            with self._lab(Fabric(load(_STARTUP)), mapper) as lab:
-                self._write(lab.world, name, startup.run(lab, self._seed, mapper is not None))
-
-        return job
-
     @contextmanager
     def _lab(self, fabric: Fabric, mapper: MapperSpec | None) -> Iterator[Lab]:
-        with (
-            world_up(
-                self._world,
-                fabric,
-                lambda *_: None,
-                target=self._target,
-                seed=self._seed,
-                run_dir=self._run_dir,
-                mapper=mapper,
-            ) as world,
-            Lab(world) as lab,
-        ):
+        options = WorldOptions(target=self.target, seed=self.seed, run_dir=self.run_dir, mapper=mapper)
+        with world_up(self.world, fabric, lambda *_: None, **options) as world, Lab(world) as lab:
             yield lab
 
     def _write(self, world: LiveWorld, kind: str, found: dict[str, Any]) -> None:
         known = record.environment(str(world.facts()["target"]))
-        self._store.append({"kind": kind, "seed": self._seed, **known, **found})
+        self.store.append({"kind": kind, "seed": self.seed, **known, **found})
 
 
 def _controller_cpu(world: LiveWorld) -> Callable[[], float]:

@@ -1,7 +1,7 @@
 """Clustermapper against seeded faults on a running fabric, one case after the other: which verdicts, after how long."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 from mrclab.experiments.survey.cases import NIC_LOSS, CaseFault, SurveyCase
@@ -28,7 +28,9 @@ class CaseRunner:
         self._reset_and_wait(QUIET)
         alarms = [_verdict_row(event, 0.0, self._cycle) for _node, event in self._events.wait(self._lab.now)]
         truth = {fault.element for fault in case.faults}
-        with in_force(self._lab, case.faults):
+        with ExitStack() as faults:
+            for fault in case.faults:
+                faults.enter_context(_fault(self._lab, fault))
             begun = self._lab.now
             verdicts = list(self._until_named(truth, begun))
         named = {verdict["element"]: verdict["cycles"] for verdict in reversed(verdicts) if verdict["element"] in truth}
@@ -69,16 +71,8 @@ def _verdict_row(event: Mapping[str, Any], begun: float, cycle: float) -> dict[s
     return {**blamed, "cycles": round((event["t"] - begun) / cycle, 2)}
 
 
-@contextmanager
-def in_force(lab: Lab, faults: tuple[CaseFault, ...]) -> Iterator[None]:
-    """The faults are in force inside the block, and are cleared in reverse order at its end."""
-    with ExitStack() as stack:
-        for fault in faults:
-            stack.enter_context(_fault(lab, fault))
-        yield
-
-
 def _fault(lab: Lab, fault: CaseFault) -> AbstractContextManager[None]:
+    """Return a fault that is in force inside its block."""
     if fault.kind == "t1":
         return lab.switch(fault.element).freeze()
     cable = lab.link(fault.element)

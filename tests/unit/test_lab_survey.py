@@ -96,6 +96,16 @@ def test_records_survive_the_process_and_a_damaged_file_is_one_sentence(tmp_path
         record.store(tmp_path).open()
 
 
+@pytest.mark.parametrize("faults", [["--seed", "2"], ["--singles", "0"]])
+def test_records_of_other_faults_are_not_gone_on_with(tmp_path, faults):
+    drawn = cases.draw(FABRIC, 1, 60, 20)[0]
+    known = case(1, [], [], []) | drawn.as_json()
+    record.store(tmp_path / "sim").append(known)
+    words = ["survey", "--world", "sim", "--output", str(tmp_path), *faults]
+    refused = str(CliRunner().invoke(app, words).exception)
+    assert "holds records of another seed or other numbers of cases; name another directory with --output" in refused
+
+
 def test_a_page_and_a_second_survey_leave_the_records_of_a_running_one_alone(tmp_path):
     folder = tmp_path / "sim"
     record.store(folder).append(case(1, ["t0-p1-1/t1-p1-1"], []))
