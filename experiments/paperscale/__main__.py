@@ -49,7 +49,7 @@ def main(words: Sequence[str] | None = None) -> int:
     table.write(directory)
     place = directory / page.AT_ITS_SPEED.name
     place.mkdir(exist_ok=True)
-    sweeps = () if options.names else curves.SWEEPS
+    sweeps = [] if options.names else curves.sweeps()
     rows = [curves.run(sweep, directory / "curves", options.workers, notify) for sweep in sweeps]
     made = [curves.appendix(sweep, mine, place) for sweep, mine in zip(sweeps, rows, strict=True)]
     varied: list[page.Appendix] = []

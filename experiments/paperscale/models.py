@@ -15,6 +15,7 @@ from mrclab.experiments.paperscale import table
 from mrclab.lab.measure.intervals import Figure, summary
 from mrclab.lab.run.suite import SuiteEntry
 from mrclab.lab.scenario import scenario
+from mrclab.lab.scenario.files.yamlfile import read
 from mrclab.lab.scenario.scenario import Loaded
 
 LOSSES = {"none": "0%", "0.1 %": "0.1%", "1 %": "1%"}
@@ -70,6 +71,7 @@ TRANSPORTS = (
     ComparedTransport("RoCE, 1 QP", 1, (23, 1, 0), (149, 5, 1)),
     ComparedTransport("RoCE, 16 QPs", 16, (23, 1, 0), (138, 6, 2)),
 )
+_COMMON = Path(__file__).with_name("models.yaml")
 SIZES = {8: (2, 4), 16: (4, 4), 64: (8, 8)}
 """NICs → T0s, and hosts of each."""
 
@@ -100,49 +102,24 @@ class Point:
     def data(self) -> dict[str, Any]:
         """The scenario as a file would hold it."""
         t0s, hosts = SIZES[self.nics]
-        planes, rate = (4, "100 Gb/s") if self.transport.is_mrc else (1, "400 Gb/s")
-        fields = dict(self.model.fields)
-        t1s = round(hosts * fields.pop("t1s", 1))
+        mrc, ring = self.transport.is_mrc, self.kind == "ring_all_reduce"
+        common, own = read(_COMMON).data, dict(self.model.fields)
+        fabric = common["fabric"] | {"t0s": t0s, "t1s": round(hosts * own.pop("t1s", 1)), "hosts_per_t0": hosts}
+        planes, rate = (4, "100 Gb/s") if mrc else (1, "400 Gb/s")
         order = [f"h{group * hosts + place}" for place in range(1, hosts + 1) for group in range(t0s)]
-        traffic: dict[str, Any] = {"name": "all", "kind": self.kind, "hosts": order, "size": self.model.step}
-        if self.kind == "ring_all_reduce":
-            traffic.update(size=self.model.step * self.nics, ahead=self.model.ahead)
-        transport: dict[str, Any] = {"kind": "mrc" if self.transport.is_mrc else "roce", "qps": self.transport.qps}
-        attributes = self.model.mrc if self.transport.is_mrc else self.model.roce
-        if attributes:
-            transport["attributes"] = dict(attributes)
-        run_fields = {
+        traffic: dict[str, Any] = {"name": "all", "kind": self.kind, "hosts": order, "iterations": 1}
+        size = {"size": self.model.step * self.nics, "ahead": self.model.ahead} if ring else {"size": self.model.step}
+        transport: dict[str, Any] = {"kind": "mrc" if mrc else "roce", "qps": self.transport.qps}
+        attributes = self.model.mrc if mrc else self.model.roce
+        lost = [{"name": "loss", "kind": "host_loss", "rate": LOSSES[self.loss], "at": "0s"}]
+        return common | {
             "name": self.name,
             "title": f"{self.model.name}: {self.transport.name}, {self.loss} loss",
-            "world": "sim",
-            "seed": 1,
-            "fabric": {
-                "planes": planes,
-                "t0s": t0s,
-                "t1s": t1s,
-                "hosts_per_t0": hosts,
-                "link": {"rate": rate, "delay": "225ns"},
-                "nic_latency": "2.06us",
-                **fields,
-            },
-            "transport": transport,
-            "traffic": [{**traffic, "iterations": 1}],
-            "timeout": "10s",
-            "expect": [
-                {
-                    "kind": "completion",
-                    "name": "time",
-                    "traffic": "all",
-                    "of": "iterations",
-                    "percentile": "mean",
-                    "at_most": "5s",
-                },
-                {"kind": "health"},
-            ],
+            "fabric": {**fabric, "planes": planes, "link": fabric["link"] | {"rate": rate}, **own},
+            "transport": transport | ({"attributes": dict(attributes)} if attributes else {}),
+            "traffic": [traffic | size],
+            "faults": lost if self.loss != "none" else [],
         }
-        if self.loss != "none":
-            run_fields["faults"] = [{"name": "loss", "kind": "host_loss", "rate": LOSSES[self.loss], "at": "0s"}]
-        return run_fields
 
     def loaded(self, seed: int) -> Loaded:
         """The scenario with a seed."""

@@ -111,7 +111,7 @@ _FIELDS: dict[str, Callable[[random.Random, Fabric], Fields]] = {  # by kind; a 
     "switch_freeze": _switch,
     "wrong_entry": _wrong_entry,
     "background": _background,
-    "deny": lambda rng, fabric: {"what": rng.choice([one.name for one in (*fabric.links, *fabric.switches)])},
+    "deny": lambda rng, fabric: {"what": rng.choice([*(link.name for link in fabric.links), *fabric.switch_names])},
     "port_admin": lambda rng, fabric: {
         "host": rng.choice(fabric.hosts).name,
         "port": rng.randint(1, fabric.planes),

@@ -21,7 +21,8 @@ from mrclab.lab.errors import LabError, naming
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.run import worlds
 from mrclab.lab.run.world import World as LiveWorld
-from mrclab.lab.run.worlds import WorldOptions, world_up
+from mrclab.lab.run.world import WorldOptions
+from mrclab.lab.run.worlds import world_up
 from mrclab.lab.scenario.sections.mapper import MapperSpec
 from mrclab.lab.scenario.seeds import MAX_SEED
 from mrclab.lab.session.lab import Lab

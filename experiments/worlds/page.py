@@ -162,43 +162,24 @@ def machines(runs: Sequence[Loaded], store: Store, seeds: Sequence[int]) -> list
     return list(dict.fromkeys(found))
 
 
-@dataclass(frozen=True)
-class ScenarioSum:
-    """All variants of a scenario together."""
+def _by_scenario(made: Sequence[BothWorlds]) -> list[dict[str, Any]]:
+    """All variants of each scenario together, as the summary needs them."""
+    found = grouped((one for one in made if one.rows), lambda one: one.label.partition(" [")[0])
+    return [{"name": name, "anchor": some[0].anchor, **_together(some)} for name, some in found.items()]
 
-    name: str
-    anchor: str
-    chapters: Sequence[BothWorlds]
 
-    @property
-    def counts(self) -> Counter[str]:
-        """Number of rows by outcome."""
-        return sum((chapter.counts for chapter in self.chapters), Counter())
-
-    @property
-    def verdict(self) -> str:
-        """State of its runs, in both worlds."""
-        states = Counter(
-            state for one in self.chapters for side in (one.wire, one.sim) for state in Counter(side.states).elements()
-        )
-        return verdicts(WorldRuns(states, ()))
-
-    @property
-    def seeds(self) -> str:
-        """Seeds of the wire and of virtual time: the fewest and the most of its variants."""
-        ran = [one for one in self.chapters if one.rows]
-        wire, sim = [len(one.wire.seeds) for one in ran], [len(one.sim.seeds) for one in ran]
-        return f"{_least_most(wire)} / {_least_most(sim)}"
+def _together(chapters: Sequence[BothWorlds]) -> dict[str, Any]:
+    """Counts of rows, state of the runs, and the fewest and the most seeds on the wire and in virtual time."""
+    sides = [side for one in chapters for side in (one.wire, one.sim)]
+    seeds = [_least_most([len(side.seeds) for side in world]) for world in (sides[::2], sides[1::2])]
+    states = sum((Counter(side.states) for side in sides), Counter[str]())
+    counts = sum((one.counts for one in chapters), Counter[str]())
+    return {"counts": counts, "verdict": verdicts(WorldRuns(states, ())), "seeds": " / ".join(seeds)}
 
 
 def _least_most(counts: Sequence[int]) -> str:
-    low, high = min(counts, default=0), max(counts, default=0)
+    low, high = min(counts), max(counts)
     return str(low) if low == high else f"{low} to {high}"
-
-
-def _by_scenario(made: Sequence[BothWorlds]) -> list[ScenarioSum]:
-    found = grouped((one for one in made if one.rows), lambda one: one.label.partition(" [")[0])
-    return [ScenarioSum(name, some[0].anchor, some) for name, some in found.items()]
 
 
 def render(made: Sequence[BothWorlds], about: About, details: str = "") -> str:

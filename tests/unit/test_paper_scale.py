@@ -107,7 +107,7 @@ def test_round_trips_are_seconds_too(stored: SuiteEntry, tmp_path: Path) -> None
 
 
 def test_a_curve_has_a_point_for_each_value_with_the_spread_of_its_seeds(tmp_path: Path) -> None:
-    sweep = curves.SWEEPS[0]
+    sweep = curves.sweeps()[0]
 
     def row(links: int, seed: int, during: float) -> dict[str, object]:
         verdicts = {
@@ -127,11 +127,12 @@ def test_a_curve_has_a_point_for_each_value_with_the_spread_of_its_seeds(tmp_pat
 
 def test_the_runs_of_a_sweep_are_those_of_a_campaign_and_none_is_done_twice(tmp_path: Path) -> None:
     few = {"traffic.incast.from": [["h9", "h17"]], "fabric.trimming": [True], "traffic.incast.size": ["64 KiB"]}
-    sweep = replace(next(one for one in curves.SWEEPS if one.name == "trimming"), swept=few, seeds=(1,))
+    trimming = next(one for one in curves.sweeps() if one.name == "trimming")
+    sweep = trimming.model_copy(update={"swept": few, "seeds": [1]})
     said: list[str] = []
     (row,) = curves.run(sweep, tmp_path, 1, said.append)
     assert (row["state"], len(said)) == ("passed", 1)
-    took = sweep.columns[0].of(row)
+    took = sweep.figures[1].of(row)
     assert took is not None
     assert 5 < took < 50  # µs; the links of the receiver take three for so many bytes
     assert [line["verdicts"] for line in curves.run(sweep, tmp_path, 1, said.append)] == [row["verdicts"]]
@@ -142,11 +143,11 @@ def test_the_runs_of_a_sweep_are_those_of_a_campaign_and_none_is_done_twice(tmp_
 
 
 def test_every_sweep_is_a_campaign_of_its_scenario() -> None:
-    for sweep in curves.SWEEPS:
+    for sweep in curves.sweeps():
         loaded = scenario.load(table.SCENARIOS / "curves" / f"{sweep.name}.yaml")
         told = (*loaded.scenario.expect, *loaded.scenario.measure)
         named = {f"{entry.kind} ({entry.name})" for entry in told}
-        asked = {name for one in (sweep.drawn, *sweep.columns) for name in (one.expectation, one.minus) if name}
+        asked = {name for one in sweep.figures for name in (one.expectation, one.minus) if name}
         assert asked <= named, sweep.name
         assert len({sweep.x(job.values) for job in plan.make(loaded, sweep.seeds, sweep.swept)}) > 2
 
