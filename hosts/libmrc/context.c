@@ -147,38 +147,38 @@ static int is_of_qp(enum ibv_event_type type)
 /* Take the next event of a context; -1 and EIO when the agent is gone. Events of objects gone meanwhile are skipped. */
 static int next_event(struct context *context, struct mrc_async_event *event)
 {
-	struct wire_event told;
+	struct wire_event notice;
 
 	if (is_parents(context))
 		return failed(EIO);
 	for (;;) {
-		ssize_t got = read(context->agent.events, &told, sizeof(told));
+		ssize_t got = read(context->agent.events, &notice, sizeof(notice));
 		int found = 0;
 
 		if (got < 0)
 			return -1;
-		if (got < (ssize_t)sizeof(told)) {
+		if (got < (ssize_t)sizeof(notice)) {
 			atomic_store(&context->agent.dead, GONE);
 			return failed(EIO);
 		}
-		event->event_type = told.type;
+		event->event_type = notice.type;
 		pthread_mutex_lock(&context->lock);
-		if (told.type == IBV_EVENT_CQ_ERR) {
+		if (notice.type == IBV_EVENT_CQ_ERR) {
 			for (struct mrc_cq *cq = context->cqs; cq && !found; cq = cq->next)
-				if (cq->handle == told.handle && !cq->for_evs) {
+				if (cq->handle == notice.handle && !cq->for_evs) {
 					event->element.cq = cq;
-					cq->async_told++;
+					cq->async_notified++;
 					found = 1;
 				}
-		} else if (is_of_qp(told.type)) {
+		} else if (is_of_qp(notice.type)) {
 			for (struct mrc_qp *qp = context->qps; qp && !found; qp = qp->next)
-				if (qp->number == told.handle) {
+				if (qp->number == notice.handle) {
 					event->element.qp = qp;
-					qp->told++;
+					qp->notified++;
 					found = 1;
 				}
 		} else {
-			event->element.port_num = told.handle;
+			event->element.port_num = notice.handle;
 			found = 1;
 		}
 		pthread_mutex_unlock(&context->lock);

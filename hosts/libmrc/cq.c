@@ -256,7 +256,7 @@ EXPORT int mrc_get_cq_event(struct mrc_comp_channel *channel, struct mrc_cq **ou
 		for (cq = context->cqs; cq && cq->handle != handle; cq = cq->next)
 			;
 		if (cq) {
-			cq->told++;
+			cq->notified++;
 			*out = cq;
 			*user = cq->user;
 		}
@@ -291,7 +291,7 @@ EXPORT int mrc_destroy_cq(struct mrc_cq *cq)
 	if (error && error != EIO)
 		return refused(error);
 	pthread_mutex_lock(&context->lock);
-	while (cq->acked < cq->told || cq->async_acked < cq->async_told)
+	while (cq->acked < cq->notified || cq->async_acked < cq->async_notified)
 		pthread_cond_wait(&context->acked, &context->lock);
 	for (struct mrc_cq **at = &context->cqs; *at; at = &(*at)->next)
 		if (*at == cq) {

@@ -77,7 +77,7 @@ struct mrc_cq {
 	size_t size;
 	pthread_mutex_t lock;
 	atomic_int users;
-	unsigned told, acked, async_told, async_acked; /* events, under the context's lock */
+	unsigned notified, acked, async_notified, async_acked; /* events, under the context's lock */
 	struct mrc_cq *next;
 };
 
@@ -93,7 +93,7 @@ struct mrc_qp {
 	size_t size;
 	pthread_mutex_t send_lock, receive_lock;
 	uint32_t sends_over, receives_over; /* as the completions say that the program has polled */
-	unsigned told, acked; /* asynchronous events, under the context's lock */
+	unsigned notified, acked; /* asynchronous events, under the context's lock */
 	struct mrc_qp *next, *same_bucket;
 };
 

@@ -106,7 +106,7 @@ EXPORT int mrc_destroy_qp(struct mrc_qp *qp)
 	if (error && error != EIO)
 		return refused(error);
 	pthread_mutex_lock(&context->lock);
-	while (qp->acked < qp->told)
+	while (qp->acked < qp->notified)
 		pthread_cond_wait(&context->acked, &context->lock);
 	for (struct mrc_qp **at = &context->qps; *at; at = &(*at)->next)
 		if (*at == qp) {

@@ -56,7 +56,7 @@ struct wire_cq {
 	uint32_t overflow;
 	uint8_t pad0[56];
 	uint32_t head;  /* program: entries taken */
-	uint32_t armed; /* program: 1 any, 2 solicited; the agent sets 0 when it has told */
+	uint32_t armed; /* program: 1 any, 2 solicited; the agent sets 0 when it has sent a notification */
 	uint8_t pad1[56];
 };
 

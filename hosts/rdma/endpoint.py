@@ -122,7 +122,7 @@ class Endpoint(Transport, Generic[P, Qp]):
     # --- QPs --------------------------------------------------------------------------------------
 
     def query_device(self) -> dict[str, Any]:
-        """Capabilities and profiles beside the limits."""
+        """Capabilities and profiles, which `query_device` of the verbs adds to the limits."""
         raise NotImplementedError
 
     def make_qp(self, init: QpInit, peer: str, attributes: dict[str, Any], now: float) -> Qp:

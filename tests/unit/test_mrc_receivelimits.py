@@ -1,4 +1,4 @@
-"""Receiving hosts with limits: slow memory, few bitmaps, paths that are condemned. And what senders make of it."""
+"""Receiving hosts with limits: slow memory, few bitmaps, EVs marked bad. And how senders react."""
 
 import pytest
 from mrc_sim import FULL_SIZE, RATE, Simulation, Transfer
@@ -90,22 +90,22 @@ def test_bitmaps_come_back_when_the_gap_closes_and_when_the_qp_goes():
     first = Transfer(sim, "h1", "h3", 1000 * FULL_SIZE, first_psn=1)
     first.write(0, 1000 * FULL_SIZE)
     sim.run(until=0.95)
-    intake = sim.hosts["h3"].limits
-    assert not intake.take_bitmaps(1)
+    limits = sim.hosts["h3"].limits
+    assert not limits.take_bitmaps(1)
     sim.run(until=60.0, done=first.done)
-    assert intake.take_bitmaps(3)
-    intake.give_bitmaps(3)
+    assert limits.take_bitmaps(3)
+    limits.give_bitmaps(3)
     second = Transfer(sim, "h1", "h3", 1000 * FULL_SIZE, first_psn=1)
     sim.network = lambda transit: [] if transit.is_write and transit.psn == 1 else [sim.delay(transit)]
     second.write(0, 1000 * FULL_SIZE)
     sim.run(until=sim.now + 0.95)
-    assert not intake.take_bitmaps(1)
+    assert not limits.take_bitmaps(1)
     sim.hosts["h3"].verbs.modify_qp(second.qb, "RESET", sim.now)
-    assert intake.take_bitmaps(3)
+    assert limits.take_bitmaps(3)
 
 
 @pytest.mark.parametrize("after", [0, 4])
-def test_an_ev_all_of_whose_packets_come_marked_is_condemned_where_the_host_is_to_do_so(after):
+def test_an_ev_with_only_marked_packets_is_marked_bad_if_the_host_is_configured_to(after):
     watched = Watched(1000, always_skip_after=after)
     sim = watched.sim
 
@@ -116,19 +116,19 @@ def test_an_ev_all_of_whose_packets_come_marked_is_condemned_where_the_host_is_t
 
     sim.network = network
     stats = watched.run()
-    said = {sack.mark for _, sack in watched.sacks}
+    marks = {sack.mark for _, sack in watched.sacks}
     retired = [
         (r["plane"], r["uplink"], r["reason"])
         for r in sim.records
         if r["kind"] == "ev.state" and r["new"] == "ASSUMED_BAD"
     ]
-    assert h.Mark.SKIP_ONCE in said
-    assert (h.Mark.ALWAYS_SKIP in said) is bool(after)
+    assert h.Mark.SKIP_ONCE in marks
+    assert (h.Mark.ALWAYS_SKIP in marks) is bool(after)
     assert bool(stats.always_skips_sent) is bool(after)
     assert retired == ([(2, 1, "responder")] if after else [])
 
 
-def test_marks_that_are_not_in_a_row_condemn_nothing():
+def test_marks_that_are_not_in_a_row_mark_no_ev_bad():
     watched = Watched(1000, always_skip_after=4)
     sim, seen = watched.sim, {}
 
@@ -143,7 +143,7 @@ def test_marks_that_are_not_in_a_row_condemn_nothing():
     assert watched.run().always_skips_sent == 0
 
 
-def test_a_condemned_ev_is_a_mark_for_congestion_control_too():
+def test_always_skip_is_a_mark_for_congestion_control_too():
     sim = Simulation(always_skip_after=1)
     transfer = Transfer(sim, "h1", "h3", 200 * FULL_SIZE)
 

@@ -96,7 +96,7 @@ class ProgramContext:
 
     def _hello(self, numbers: list[int], _data: bytes, descriptors: list[int]) -> Response:
         if numbers[0] != wire.VERSION:
-            raise VerbsError("EPROTO", f"lib_mrc.so speaks version {numbers[0]}, this agent {wire.VERSION}")
+            raise VerbsError("EPROTO", f"lib_mrc.so uses protocol version {numbers[0]}, this agent {wire.VERSION}")
         if len(descriptors) != 4 or self._memory >= 0:
             raise VerbsError("EINVAL", "HELLO is sent once, with four descriptors")
         self._page = map_shared(descriptors[3], wire.PAGE_BYTES)
