@@ -7,6 +7,7 @@ last one has come back or is late.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from mrclab.hosts.mrc.evs.paths import Ends, EvRoute
@@ -21,46 +22,19 @@ _PSN_AT = h.BTH_AT + 9
 _MIN_BYTES = h.BODY_AT
 
 
-class _Target:
-    """One path to itself, and the outcome of this cycle's probe."""
+@dataclass
+class _SelfProbe:
+    """One path to itself, and the outcome of this cycle's probe; times in seconds."""
 
-    __slots__ = ("plane", "rtt", "sent_at", "uplink")
+    plane: int
+    uplink: int
+    sent_at: float | None = None
+    rtt: float | None = None
 
-    def __init__(self, plane: int, uplink: int) -> None:
-        self.plane = plane
-        self.uplink = uplink
-        self.sent_at: float | None = None
-        self.rtt: float | None = None
-
-
-class _Cycle:
-    """One round over its targets."""
-
-    def __init__(self, number: int, targets: list[_Target]) -> None:
-        self.number = number
-        self.targets = targets
-        self.next = 0
-
-    def closes_at(self, timeout: float) -> float | None:
-        """Return the time at which the last probe is late; None while some are not sent."""
-        last = self.targets[-1].sent_at
-        return None if last is None else last + timeout
-
-    def answered(self) -> bool:
-        return all(target.rtt is not None for target in self.targets)
-
-    def report(self) -> dict[str, Any]:
-        probes = [
-            {
-                "plane": target.plane,
-                "uplink": target.uplink,
-                "sent": 1,
-                "lost": int(target.rtt is None),
-                "rtt": target.rtt,
-            }
-            for target in self.targets
-        ]
-        return {"kind": "mapper.report", "cycle": self.number, "probes": probes}
+    def row(self) -> dict[str, Any]:
+        """Its part of the cycle's report."""
+        lost = int(self.rtt is None)
+        return {"plane": self.plane, "uplink": self.uplink, "sent": 1, "lost": lost, "rtt": self.rtt}
 
 
 class Mapper:
@@ -84,24 +58,25 @@ class Mapper:
         self._timeout = timeout
         self.interval = cycle / self._paths.count
         """Seconds between two calls of `tick`."""
-        self._cycles = [self._cycle(1)]
+        self._cycles: dict[int, list[_SelfProbe]] = {}  # those without a report, by number; the last is being sent
+        self._begin(1)
+
+    def _begin(self, number: int) -> None:
+        """Begin a cycle."""
+        self._number, self._sent = number, 0
+        self._cycles[number] = [_SelfProbe(plane, uplink) for plane, uplink in self._paths.of_cycle(number)]
 
     def tick(self, now: float) -> None:
         """Send the next probe; report the cycles that are over."""
-        cycle = self._cycles[-1]
-        if cycle.next == len(cycle.targets):
-            cycle = self._cycle(cycle.number + 1)
-            self._cycles.append(cycle)
-        target = cycle.targets[cycle.next]
-        target.sent_at = now
-        psn = (cycle.number & 0xFF) << 16 | cycle.next
-        cycle.next += 1
-        path = self._paths.path(target.plane, target.uplink)
+        if self._sent == len(self._cycles[self._number]):
+            self._begin(self._number + 1)
+        probe = self._cycles[self._number][self._sent]
+        probe.sent_at = now
+        psn = (self._number & 0xFF) << 16 | self._sent
+        self._sent += 1
+        path = self._paths.path(probe.plane, probe.uplink)
         self._send(path.port, _frame(path, psn, now))
         self._close(now)
-
-    def _cycle(self, number: int) -> _Cycle:
-        return _Cycle(number, [_Target(plane, uplink) for plane, uplink in self._paths.of_cycle(number)])
 
     def receive(self, frame: bytes | memoryview, now: float) -> bool:
         """Handle a received frame; return False if it is not a probe of this host."""
@@ -110,24 +85,25 @@ class Mapper:
         if frame[_SOURCE] != self._own or frame[_DESTINATION] != self._own:
             return False
         number, index = frame[_PSN_AT], int.from_bytes(frame[_PSN_AT + 1 : _PSN_AT + 3], "big")
-        for cycle in self._cycles:
-            if cycle.number & 0xFF == number and index < cycle.next:
-                target = cycle.targets[index]
-                if target.rtt is None and target.sent_at is not None and now - target.sent_at <= self._timeout:
-                    target.rtt = round(now - target.sent_at, 9)
+        for cycle, probes in self._cycles.items():
+            if cycle & 0xFF == number and index < len(probes):
+                probe = probes[index]
+                if probe.rtt is None and probe.sent_at is not None and now - probe.sent_at <= self._timeout:
+                    probe.rtt = round(now - probe.sent_at, 9)
         self._close(now)
         return True
 
     def _close(self, now: float) -> None:
-        while self._cycles:
-            cycle = self._cycles[0]
-            closes = cycle.closes_at(self._timeout)
-            if closes is None or (now < closes and not cycle.answered()):
+        """Report the cycles whose last probe was sent, and whose probes are all back or late."""
+        for number, probes in list(self._cycles.items()):
+            last = probes[-1].sent_at
+            if last is None or (now < last + self._timeout and any(probe.rtt is None for probe in probes)):
                 return
-            self._report(cycle.report())
-            if len(self._cycles) == 1:
-                self._cycles.append(self._cycle(cycle.number + 1))
-            del self._cycles[0]
+            rows = [probe.row() for probe in probes]
+            self._report({"kind": "mapper.report", "cycle": number, "probes": rows})
+            if number == self._number:
+                self._begin(number + 1)
+            del self._cycles[number]
 
 
 class ProbePaths:
