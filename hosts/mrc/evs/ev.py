@@ -54,26 +54,9 @@ class Ev:
     """One entropy value. Counters are of data packets only."""
 
     __slots__ = (
-        "_api_value",
-        "_path",
-        "_paths",
-        "acked",
-        "active",
-        "bad_since",
-        "denied_by",
-        "fifo",
-        "lost",
-        "marked",
-        "nacked",
-        "plane",
-        "probing",
-        "retransmitted",
-        "sent",
-        "skip_until",
-        "state",
-        "uplink",
-        "value",
-    )
+        "_api_value", "_path", "_paths", "acked", "active", "bad_since", "denied_by", "fifo", "lost", "marked",
+        "nacked", "plane", "probing", "retransmitted", "sent", "skip_until", "state", "uplink", "value",
+    )  # fmt: skip
 
     def __init__(self, paths: PathSource, plane: int, uplink: int, tag: int) -> None:
         self._paths = paths

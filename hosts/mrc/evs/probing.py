@@ -45,19 +45,8 @@ class Prober:
     """Probes of one QP."""
 
     __slots__ = (
-        "_next_id",
-        "_overdue",
-        "_policy",
-        "_qp",
-        "_rtt",
-        "_sack_plane",
-        "_sent",
-        "_slowest",
-        "last_sack_probe",
-        "queued",
-        "sack_backoff",
-        "sack_probe_due",
-        "sack_probe_rtt",
+        "_next_id", "_overdue", "_policy", "_qp", "_rtt", "_sack_plane", "_sent", "_slowest", "last_sack_probe",
+        "queued", "sack_backoff", "sack_probe_due", "sack_probe_rtt",
     )  # fmt: skip
 
     def __init__(self, qp: MrcQueuePair) -> None:

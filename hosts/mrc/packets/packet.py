@@ -34,30 +34,9 @@ class MrcPacket:
     """One received packet; data fields are set for writes only."""
 
     __slots__ = (
-        "body_at",
-        "ce",
-        "content",
-        "dma_length",
-        "dqpn",
-        "dscp",
-        "end",
-        "entropy",
-        "flags",
-        "imm",
-        "msn",
-        "nominal",
-        "op",
-        "port",
-        "psn",
-        "rkey",
-        "rqmsn",
-        "size",
-        "source",
-        "timestamp",
-        "trimmed",
-        "va",
-        "view",
-    )
+        "body_at", "ce", "content", "dma_length", "dqpn", "dscp", "end", "entropy", "flags", "imm", "msn", "nominal",
+        "op", "port", "psn", "rkey", "rqmsn", "size", "source", "timestamp", "trimmed", "va", "view",
+    )  # fmt: skip
 
     view: memoryview
     port: int

@@ -72,25 +72,9 @@ class SentPacket:
     """One PSN in the window. The objects are in a ring and are reused."""
 
     __slots__ = (
-        "disproved",
-        "ev",
-        "lost_by",
-        "lost_ev",
-        "message",
-        "nominal",
-        "offset",
-        "op",
-        "order",
-        "previous_ts",
-        "sampled",
-        "sends",
-        "sent_at",
-        "seq",
-        "settled",
-        "size",
-        "state",
-        "ts",
-    )
+        "disproved", "ev", "lost_by", "lost_ev", "message", "nominal", "offset", "op", "order", "previous_ts",
+        "sampled", "sends", "sent_at", "seq", "settled", "size", "state", "ts",
+    )  # fmt: skip
 
     message: MrcMessage
     ev: Ev
