@@ -5,7 +5,7 @@ Names and errors follow the OCP headers; simplifications of the lab are named wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from mrclab.hosts.mrc.endpoint import MrcEndpoint
     from mrclab.hosts.mrc.qp import MrcQueuePair
 
-_MAX_BATCH: Final = 256
-MAX_PROBE_TIMEOUT: Final = 10.0  # seconds
+MAX_PROBES: Final = 256
+_MAX_PROBE_TIMEOUT: Final = 10.0  # seconds
 _PROBE_CLASSES: Final = ("NO_TRIM", "CONTROL")
 
 
@@ -49,20 +49,18 @@ class Ctl:
         expansion: Expansion | None = None,
     ) -> int:
         """Make a profile in INIT and return its number; a GENERATED one has its entries from the start."""
+        made = self.add_ev_profile(mode, fmt, ev_count, ev_min_active, frozenset(event_mask), expansion=expansion)
+        if mode is Mode.GENERATED:
+            made.generate([port.number for port in self._endpoint.config.ports], self._endpoint.rng)
+        return made.number
 
-        def make(number: int) -> EvProfile:
-            made = EvProfile(number, mode, fmt, ev_count, ev_min_active, frozenset(event_mask), expansion)
-            if mode is Mode.GENERATED:
-                made.generate([port.number for port in self._endpoint.config.ports], self._endpoint.rng)
-            return made
-
-        return self.add_ev_profile(make).number
-
-    def add_ev_profile(self, make: Callable[[int], EvProfile]) -> EvProfile:
-        """Keep the EV profile that `make` gives for the next number."""
-        profile = make(next(self._numbers))
-        self._ev_profiles[profile.number] = profile
-        return profile
+    def add_ev_profile(
+        self, mode: Mode, fmt: EvFormat, count: int, min_active: int, event_mask: frozenset[ApiState], **others: Any
+    ) -> EvProfile:
+        """Make and keep an EV profile with the next number; `others` are fields of EvProfile."""
+        made = EvProfile(next(self._numbers), mode, fmt, count, min_active, event_mask, **others)
+        self._ev_profiles[made.number] = made
+        return made
 
     def ev_profile(self, number: int) -> EvProfile:
         """EINVAL if there is no such profile."""
@@ -126,15 +124,12 @@ class Ctl:
 
     def poll_ev_events(self, number: int) -> list[EvEvent]:
         """Events of a profile since the last call."""
-        return self.ev_profile(number).poll_events()
+        return self.ev_profile(number).events.take()
 
     def qps_of(self, number: int) -> list[MrcQueuePair]:
         """QPs that were made with an EV profile."""
-        return [
-            qp
-            for qp in self._endpoint.verbs.qps.values()
-            if qp.ev_profile is not None and qp.ev_profile.number == number
-        ]
+        qps = self._endpoint.verbs.qps.values()
+        return [qp for qp in qps if qp.ev_profile is not None and qp.ev_profile.number == number]
 
     def _plane(self, port: int) -> int:
         for candidate in self._endpoint.config.ports:
@@ -187,24 +182,36 @@ class Ctl:
         """
         if dscp not in _PROBE_CLASSES:
             raise VerbsError("EINVAL", f"dscp {dscp!r} is not for probes; use one of {', '.join(_PROBE_CLASSES)}")
-        if not 1 <= len(evs) <= _MAX_BATCH:
-            raise VerbsError("E2BIG", f"a batch has 1…{_MAX_BATCH} probes, not {len(evs)}")
-        if not 0 < timeout <= MAX_PROBE_TIMEOUT:
-            raise VerbsError("EINVAL", f"timeout {timeout} s is outside 0…{MAX_PROBE_TIMEOUT} s")
+        if not 1 <= len(evs) <= MAX_PROBES:
+            raise VerbsError("E2BIG", f"a batch has 1…{MAX_PROBES} probes, not {len(evs)}")
         entry = self._endpoint.peers.peer(peer)
-        paths = [self._path(entry, value) for value in evs]
-        results: list[ProbeResult] = [ProbeResult(value) for value in evs]
-        waiting = len(evs)
+        paths = [(entry, self._path(entry, value)) for value in evs]
+
+        def in_order(results: list[tuple[int, ProbeResult]]) -> None:
+            done([result for _, result in sorted(results, key=lambda each: each[0])])
+
+        self.probe(paths, timeout, in_order, now, control=dscp == "CONTROL")
+
+    def probe(
+        self,
+        paths: Sequence[tuple[Peer, EvRoute]],
+        timeout: float,
+        done: Callable[[list[tuple[int, ProbeResult]]], None],
+        now: float,
+        control: bool,
+    ) -> None:
+        """Probe paths of peers; `done` gets their places and results, in order of arrival, when the last is known."""
+        if not 0 < timeout <= _MAX_PROBE_TIMEOUT:
+            raise VerbsError("EINVAL", f"timeout {timeout} s is outside 0…{_MAX_PROBE_TIMEOUT} s")
+        results: list[tuple[int, ProbeResult]] = []
 
         def store(at: int, result: ProbeResult) -> None:
-            nonlocal waiting
-            results[at] = result
-            waiting -= 1
-            if not waiting:
+            results.append((at, result))
+            if len(results) == len(paths):
                 done(results)
 
-        for at, path in enumerate(paths):
-            self._endpoint.ops.probe(entry, path, timeout, partial(store, at), now, control=dscp == "CONTROL")
+        for at, (peer, path) in enumerate(paths):
+            self._endpoint.ops.probe(peer, path, timeout, partial(store, at), now, control=control)
 
     def _path(self, peer: Peer, value: int) -> EvRoute:
         fields = srv6.ev_fields(value)

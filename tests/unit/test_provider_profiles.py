@@ -6,7 +6,7 @@ import pytest
 from mrc_sim import Simulation
 
 from mrclab.hosts.agent.provider.control import ProgramCtl, required
-from mrclab.hosts.agent.provider.ctlprofile import EvProfileMask
+from mrclab.hosts.agent.provider.profiles import EvProfileMask
 from mrclab.hosts.rdma.errors import VerbsError
 
 OFFLINE, ONLINE = 1, 2
@@ -20,8 +20,8 @@ def evs():
     """EV profiles of a host, with a format that is ONLINE and explicit profile 1 of four EVs."""
     (endpoint,) = Simulation((1,)).hosts.values()
     made = ProgramCtl(endpoint, SimpleNamespace(now=0.0)).evs
-    made.formats.modify(FORMAT, 1 | 4 | 8, OFFLINE, 0, mode=1, widths=(16, 16))
-    made.formats.modify(FORMAT, 1, ONLINE, 0)
+    made.modify_format(FORMAT, 1 | 4 | 8, OFFLINE, 0, mode=1, widths=(16, 16))
+    made.modify_format(FORMAT, 1, ONLINE, 0)
     made.modify(1, FIRST, OFFLINE, 0, 0, [], mode=EXPLICIT, format=FORMAT, count=4)
     return made
 

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import ipaddress
-from collections import deque
 from collections.abc import Callable
-from functools import partial
-from typing import Final
 
 from mrclab.hosts.agent.provider import wire
-from mrclab.hosts.agent.provider.ccprofiles import CcProfiles
-from mrclab.hosts.agent.provider.ctlprofile import (
+from mrclab.hosts.agent.provider.profiles import (
     FORMATS,
     MAX_PROFILES,
     STATES,
+    CcProfiles,
     EvOp,
     EvProfileMask,
+    EvProfiles,
     invalid,
 )
-from mrclab.hosts.agent.provider.evprofiles import EvProfiles
 from mrclab.hosts.agent.provider.rings import Channel
 from mrclab.hosts.agent.provider.wire import Op
-from mrclab.hosts.mrc.ctl import MAX_PROBE_TIMEOUT
+from mrclab.hosts.mrc.ctl import MAX_PROBES
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.endpoint_ops import ProbeResult
 from mrclab.hosts.mrc.evs.evformat import uplink_of
-from mrclab.hosts.mrc.evs.evprofile import MAX_EVS, EvEvent, ProfileState
+from mrclab.hosts.mrc.evs.evprofile import MAX_EVS, EvEvent, EvEvents
 from mrclab.hosts.mrc.packets.headers import Dscp
 from mrclab.hosts.nic.interface import Loop
 from mrclab.hosts.rdma.errors import VerbsError
@@ -33,7 +30,6 @@ from mrclab.topo import srv6
 
 Response = tuple[list[int], bytes]
 Call = Callable[[list[int], bytes], Response]
-_MAX_PROBES: Final = 256
 
 
 def check_controller(is_controller: bool) -> None:
@@ -43,30 +39,27 @@ def check_controller(is_controller: bool) -> None:
 
 
 class EvQueue:
-    """A program's queue of EV events; events beyond its capacity are counted in the next one."""
+    """A program's queue of EV events; if `armed`, the program is notified of the next one."""
 
     def __init__(self, handle: int, depth: int, channel: Channel | None) -> None:
         self.handle, self.channel = handle, channel
-        self._depth = depth
-        self._events: deque[bytes] = deque()
-        self._dropped = 0
-        self.armed = False  # True to notify the program of the next event
+        self._events = EvEvents(depth)
+        self.armed = False
 
     def add(self, event: EvEvent) -> None:
         """An EV changed its state."""
-        if len(self._events) >= self._depth:
-            self._dropped += 1
-            return
-        value = event.value.ljust(32, b"\0")
-        self._events.append(wire.EV_EVENT.pack(event.profile, value, event.port, self._dropped, STATES[event.state]))
-        self._dropped = 0
-        if self.armed and self.channel is not None:
+        if self._events.add(event) and self.armed and self.channel is not None:
             self.armed = False
             self.channel.notify(self.handle)
 
     def take(self, most: int) -> list[bytes]:
         """Remove and return up to `most` events, oldest first."""
-        return [self._events.popleft() for _ in range(min(most, len(self._events)))]
+        return [
+            wire.EV_EVENT.pack(
+                event.profile, event.value.ljust(32, b"\0"), event.port, event.dropped, STATES[event.state]
+            )
+            for event in self._events.take(most)
+        ]
 
 
 def required(control: ProgramCtl | None) -> ProgramCtl:
@@ -119,10 +112,8 @@ class ProgramCtl:
 
     def _ctl_modify_ev_fmt(self, numbers: list[int], data: bytes) -> Response:
         number, mask, to, current, mode, fields = numbers
-        if mask & 1 and self.evs.formats.profile(number).state is ProfileState.ONLINE:
-            self.evs.check_format_unused(number)
         vendor, widths = data[: wire.VENDOR_BYTES], tuple(data[wire.VENDOR_BYTES : wire.VENDOR_BYTES + fields])
-        self.evs.formats.modify(number, mask, to, current, mode=mode, widths=widths, vendor=vendor)
+        self.evs.modify_format(number, mask, to, current, mode=mode, widths=widths, vendor=vendor)
         return [], b""
 
     def _ctl_query_ev_fmt(self, numbers: list[int], _data: bytes) -> Response:
@@ -182,14 +173,10 @@ class ProgramCtl:
         """Probe paths; `done` gets the responses in order of arrival, once all arrived or the time is over."""
         traffic_class, timeout_ns = numbers
         count, rest = divmod(len(data), wire.PROBE.size)
-        if rest or not 1 <= count <= _MAX_PROBES:
-            raise invalid(f"a batch has 1…{_MAX_PROBES} probes")
-        timeout = timeout_ns * 1e-9
-        if not 0 < timeout <= MAX_PROBE_TIMEOUT:
-            raise invalid(f"timeout {timeout} s is outside 0…{MAX_PROBE_TIMEOUT} s")
-        probes = []
-        for n in range(count):
-            gid, value, port, fmt, ident = wire.PROBE.unpack_from(data, n * wire.PROBE.size)
+        if rest or not 1 <= count <= MAX_PROBES:
+            raise invalid(f"a batch has 1…{MAX_PROBES} probes")
+        idents, paths = [], []
+        for n, (gid, value, port, fmt, ident) in enumerate(wire.PROBE.iter_unpack(data)):
             if fmt not in FORMATS:
                 raise invalid(f"there is no EV format mode {fmt}")
             self.ctl.query_port(port)
@@ -197,19 +184,15 @@ class ProgramCtl:
             peer = self._endpoint.peers.peer(str(ipaddress.IPv6Address(gid)))
             size = FORMATS[fmt].value
             uplink = uplink_of(FORMATS[fmt], value[:size], plane, peer.uplinks(plane), hashed=True)
-            probes.append((ident, peer, peer.path(srv6.ev(plane, uplink, srv6.ev_tag(n)))))
-        responses: list[bytes] = []
-        waiting = count
+            idents.append(ident)
+            paths.append((peer, peer.path(srv6.ev(plane, uplink, srv6.ev_tag(n)))))
 
-        def one(ident: int, result: ProbeResult) -> None:
-            nonlocal waiting
-            waiting -= 1
-            if result.rtt is not None:
-                rtt = min(int(result.rtt * 1e9), 0xFFFFFFFF)
-                responses.append(wire.PROBE_ANSWER.pack(ident, result.port or 0, rtt, 1))
-            if not waiting:
-                done(([], b"".join(responses)))
+        def respond(results: list[tuple[int, ProbeResult]]) -> None:
+            answered = [
+                wire.PROBE_ANSWER.pack(idents[at], result.port or 0, min(int(result.rtt * 1e9), 0xFFFFFFFF), 1)
+                for at, result in results
+                if result.rtt is not None
+            ]
+            done(([], b"".join(answered)))
 
-        control = traffic_class >> 2 == Dscp.CONTROL
-        for ident, peer, path in probes:
-            self._endpoint.ops.probe(peer, path, timeout, partial(one, ident), self._loop.now, control=control)
+        self.ctl.probe(paths, timeout_ns * 1e-9, respond, self._loop.now, control=traffic_class >> 2 == Dscp.CONTROL)

@@ -81,13 +81,37 @@ class EvProfileEntry:
 
 
 class EvEvent(NamedTuple):
-    """A change of one EV; `dropped` counts events of this profile that were lost before it."""
+    """A change of one EV; `dropped` counts events that its queue lost before it."""
 
     profile: int
     port: int
     value: bytes
     state: ApiState
-    dropped: int
+    dropped: int = 0
+
+
+class EvEvents:
+    """Queue of EV events; those beyond its capacity are counted in the next one that it takes."""
+
+    __slots__ = ("_capacity", "_dropped", "_events")
+
+    def __init__(self, capacity: int = MAX_EVENTS) -> None:
+        self._capacity = capacity
+        self._events: deque[EvEvent] = deque()
+        self._dropped = 0
+
+    def add(self, event: EvEvent) -> bool:
+        """Append an event; return False if the queue is full."""
+        if len(self._events) >= self._capacity:
+            self._dropped += 1
+            return False
+        self._events.append(event._replace(dropped=self._dropped))
+        self._dropped = 0
+        return True
+
+    def take(self, most: int = MAX_EVENTS) -> list[EvEvent]:
+        """Remove and return up to `most` events, oldest first."""
+        return [self._events.popleft() for _ in range(min(most, len(self._events)))]
 
 
 @dataclass
@@ -105,10 +129,9 @@ class EvProfile:
     users: int = 0
     entries: list[EvProfileEntry] = field(default_factory=list)
     denied: set[tuple[int, bytes]] = field(default_factory=set)  # ports and values that the controller denied
-    events: deque[EvEvent] = field(default_factory=deque)
-    dropped: int = 0
+    events: EvEvents = field(default_factory=EvEvents)
     hashed: bool = False  # a STEV value that is not an EV of this fabric selects a path as a hash would
-    listener: Callable[[EvEvent], None] | None = None  # gets the events instead of the profile's own list
+    listener: Callable[[EvEvent], object] | None = None  # gets the events instead of the profile's own queue
 
     def __post_init__(self) -> None:
         if not 1 <= self.ev_count <= MAX_EVS:
@@ -120,7 +143,7 @@ class EvProfile:
             raise VerbsError("EINVAL", f"events can be requested for GOOD and ASSUMED_BAD, not for {names}")
         if (self.mode is Mode.GENERATED) != (self.expansion is not None):
             raise VerbsError("EINVAL", "a GENERATED profile needs an expansion, and no other mode takes one")
-        if self.mode is Mode.EXPLICIT:
+        if self.mode is Mode.EXPLICIT and not self.entries:
             self.entries = [EvProfileEntry() for _ in range(self.ev_count)]
 
     # --- the array --------------------------------------------------------------------------------
@@ -206,20 +229,6 @@ class EvProfile:
     # --- events -----------------------------------------------------------------------------------
 
     def changed(self, port: int, value: bytes, state: ApiState) -> None:
-        """Record the change of an EV's state in a QP."""
-        if state not in self.event_mask:
-            return
-        if self.listener is not None:
-            self.listener(EvEvent(self.number, port, value, state, 0))
-            return
-        if len(self.events) >= MAX_EVENTS:
-            self.dropped += 1
-            return
-        self.events.append(EvEvent(self.number, port, value, state, self.dropped))
-        self.dropped = 0
-
-    def poll_events(self) -> list[EvEvent]:
-        """Return all events and forget them."""
-        events = list(self.events)
-        self.events.clear()
-        return events
+        """Report the change of an EV's state in a QP."""
+        if state in self.event_mask:
+            (self.listener or self.events.add)(EvEvent(self.number, port, value, state))
