@@ -4,6 +4,7 @@ Pure: time is a parameter, and the caller of `poll` carries out its decisions.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from mrclab.controller.health.denylist import Denial, DenyError
@@ -23,26 +24,22 @@ SOURCE = "clustermapper"
 MAP_INTERVAL = 1.0  # seconds between records of the map while there is a verdict
 
 
+@dataclass(eq=False)
 class Clustermapper:
     """Collects for one controller, which calls `poll` once in every `interval`: the hosts' probe cycle in seconds.
 
     `denials` returns those in force, from any source; `record` records an event at the current time.
     """
 
-    def __init__(
-        self,
-        fabric: Fabric,
-        denials: Callable[[], Iterable[Denial]],
-        record: Callable[[Event], None],
-        interval: float,
-        policy: Policy | None = None,
-    ) -> None:
-        self.health = HealthMap(fabric)
-        self.decider = PolicyEngine(policy)
-        self.interval = interval
-        self._fabric = fabric
-        self._denials = denials
-        self._record = record
+    fabric: Fabric
+    denials: Callable[[], Iterable[Denial]]
+    record: Callable[[Event], None]
+    interval: float
+    policy: Policy | None = None
+
+    def __post_init__(self) -> None:
+        self.health = HealthMap(self.fabric)
+        self.decider = PolicyEngine(self.policy)
         self._unsettled: set[str] = set()
         self._known: dict[Element, LocalisedFault] = {}
         self._undeniable: set[Element] = set()  # at fault, but a denial would cut hosts off; reported once
@@ -74,7 +71,7 @@ class Clustermapper:
         self._looks += 1
         self._record_changes(self.health.judge())
         self._record_map(now)
-        denied = [denial.element for denial in self._denials() if denial.source == SOURCE]
+        denied = [denial.element for denial in self.denials() if denial.source == SOURCE]
         self._undeniable &= set(self._known)
         return self.decider.decide(self.health.verdicts, denied, now)
 
@@ -83,12 +80,12 @@ class Clustermapper:
         if verdict.element not in self._undeniable:
             self._undeniable.add(verdict.element)
             _warn(error)
-            self._record(DenyRefused(element=str(verdict.element), reason=str(error)))
+            self.record(DenyRefused(element=str(verdict.element), reason=str(error)))
 
     def begin(self) -> None:
         """Forget all that was seen: while the fabric was being set up, or before a repair."""
-        self.health = HealthMap(self._fabric)
-        self._unsettled = {host.name for host in self._fabric.hosts}
+        self.health = HealthMap(self.fabric)
+        self._unsettled = {host.name for host in self.fabric.hosts}
         self._record_changes(())
 
     def map(self) -> dict[str, Any]:
@@ -108,10 +105,10 @@ class Clustermapper:
         for element, verdict in now.items():
             known = self._known.get(element)
             if known is None or known.state != verdict.state:
-                self._record(_verdict_event(verdict))
+                self.record(_verdict_event(verdict))
         for element in self._known:
             if element not in now:
-                self._record(VerdictOver(element=str(element)))
+                self.record(VerdictOver(element=str(element)))
         self._known = now
 
     def _record_map(self, now: float) -> None:
@@ -120,7 +117,7 @@ class Clustermapper:
         if at_fault != self._recorded or (at_fault and now - self._recorded_at >= MAP_INTERVAL):
             self._recorded, self._recorded_at = at_fault, now
             links = self.health.links().items()
-            self._record(CableMap(links={n: (link["state"], link["loss"], link["rtt"]) for n, link in links}))
+            self.record(CableMap(links={n: (link["state"], link["loss"], link["rtt"]) for n, link in links}))
 
 
 def reason(verdict: LocalisedFault) -> str:

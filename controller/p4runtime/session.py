@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, TypeVar
 
@@ -55,28 +56,22 @@ class Role(Enum):
     BACKUP = "backup"
 
 
+@dataclass(eq=False)
 class SwitchSession:
     """A connection to the switch `name` at gRPC `address`. `open` it, use it, `close` it; it cannot be reopened."""
 
     stretch: ClassVar[float] = 1.0  # factor for time limits on a slow machine; set before the first session
 
-    def __init__(
-        self,
-        name: str,
-        address: str,
-        device_id: int,
-        program: PipelineConfig,
-        election_id: int,
-        on_packet: PacketHandler,
-    ) -> None:
-        self.name = name
-        self.election_id = election_id
-        self.role: Role | None = None
-        self.highest_election_id = 0
-        self._address = address
-        self._device_id = device_id
-        self._program = program
-        self._on_packet = on_packet
+    name: str
+    address: str
+    device_id: int
+    program: PipelineConfig
+    election_id: int
+    on_packet: PacketHandler
+    role: Role | None = None
+    highest_election_id: int = 0
+
+    def __post_init__(self) -> None:
         self._channel: grpc.aio.Channel | None = None
         self._stub: Any = None
         self._stream: Any = None
@@ -90,7 +85,7 @@ class SwitchSession:
     async def open(self, timeout: float | None = None) -> None:
         """Connect and arbitrate; SwitchError if the switch does not respond within `timeout` seconds."""
         timeout = (RPC_TIMEOUT if timeout is None else timeout) * self.stretch
-        self._channel = grpc.aio.insecure_channel(self._address, options=_CHANNEL_OPTIONS)
+        self._channel = grpc.aio.insecure_channel(self.address, options=_CHANNEL_OPTIONS)
         self._stub = p4r_grpc.P4RuntimeStub(self._channel)
         self._stream = self._stub.StreamChannel(wait_for_ready=False)
         self._reader = asyncio.create_task(self._read_stream(), name=f"stream {self.name}")
@@ -170,7 +165,7 @@ class SwitchSession:
                 log.debug("%s: %s ignored", self.name, other)
 
     async def _arbitrate(self) -> None:
-        request = p4r.MasterArbitrationUpdate(device_id=self._device_id, election_id=U128.encode(self.election_id))
+        request = p4r.MasterArbitrationUpdate(device_id=self.device_id, election_id=U128.encode(self.election_id))
         await self._send(p4r.StreamMessageRequest(arbitration=request))
 
     async def _arbitration_update(self, update: p4r.MasterArbitrationUpdate) -> None:
@@ -193,8 +188,8 @@ class SwitchSession:
 
     def _packet_in(self, message: p4r.StreamMessageResponse) -> None:
         try:
-            packet = decode_stream(message, self._program.schema)
-            self._on_packet(int(packet["ingress_port"]), packet.payload)
+            packet = decode_stream(message, self.program.schema)
+            self.on_packet(int(packet["ingress_port"]), packet.payload)
         except (LookupError, ValueError) as error:
             log.warning("%s: packet-in without a readable ingress port: %s", self.name, error)
 
@@ -208,7 +203,7 @@ class SwitchSession:
     async def packet_out(self, port: int, frame: bytes) -> None:
         """Have the switch send `frame` out of `port`."""
         packet = P4PacketOut(frame, egress_port=port, _pad=0)
-        message = packet.encode_update(self._program.schema)
+        message = packet.encode_update(self.program.schema)
         await self._send(message)
 
     # --- requests ---------------------------------------------------------------------------------------------------
@@ -216,7 +211,7 @@ class SwitchSession:
     async def cookie(self) -> int | None:
         """Cookie of the program the switch runs; None where it has none."""
         kind = p4r.GetForwardingPipelineConfigRequest.COOKIE_ONLY
-        request = p4r.GetForwardingPipelineConfigRequest(device_id=self._device_id, response_type=kind)
+        request = p4r.GetForwardingPipelineConfigRequest(device_id=self.device_id, response_type=kind)
         try:
             reply = await self._call("GetForwardingPipelineConfig", request)
         except SwitchError as error:
@@ -228,10 +223,10 @@ class SwitchSession:
     async def set_pipeline(self) -> None:
         """Load the program; the switch loses all its entries."""
         request = p4r.SetForwardingPipelineConfigRequest(
-            device_id=self._device_id,
+            device_id=self.device_id,
             election_id=U128.encode(self.election_id),
             action=p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT,
-            config=self._program.pipeline_config(),
+            config=self.program.pipeline_config(),
         )
         await self._call("SetForwardingPipelineConfig", request, PIPELINE_TIMEOUT)
 
@@ -245,9 +240,9 @@ class SwitchSession:
 
     async def _write_batch(self, batch: Sequence[Change]) -> list[FailedUpdate]:
         request = p4r.WriteRequest(
-            device_id=self._device_id,
+            device_id=self.device_id,
             election_id=U128.encode(self.election_id),
-            updates=[self._program.update(change) for change in batch],
+            updates=[self.program.update(change) for change in batch],
         )
         try:
             call = self._stub.Write(request, timeout=RPC_TIMEOUT * self.stretch, metadata=_WRITE_METADATA)
@@ -265,7 +260,7 @@ class SwitchSession:
 
     async def read(self, entities: Iterable[p4r.Entity], timeout: float | None = None) -> list[p4r.Entity]:
         """Read `entities`, wildcards included, within `timeout` seconds."""
-        request = p4r.ReadRequest(device_id=self._device_id, entities=list(entities))
+        request = p4r.ReadRequest(device_id=self.device_id, entities=list(entities))
         found: list[p4r.Entity] = []
 
         async def take() -> None:
@@ -280,9 +275,9 @@ class SwitchSession:
 
     async def read_entries(self) -> tuple[IntendedEntry, ...]:
         """All entries in the tables that the controller manages."""
-        found = await self.read(self._program.managed_tables())
+        found = await self.read(self.program.managed_tables())
         try:
-            return self._program.decode(found)
+            return self.program.decode(found)
         except (ValueError, LookupError, TypeError) as error:
             text = f"answered a read with an entry that the program cannot hold: {error}"
             raise SwitchError(self.name, text, "DATA_LOSS") from None

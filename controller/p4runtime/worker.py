@@ -5,6 +5,7 @@ import errno
 import logging
 import socket
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mrclab.controller.driver import SwitchState, SwitchView
@@ -36,35 +37,25 @@ RETRY_FIRST = 0.1  # seconds before another try after a switch answered with an 
 RETRY_MAX = 2.0
 
 
+@dataclass(eq=False)
 class Worker:
     """Keeps one switch provisioned. `run` never returns; see `state`, `error` and `session`."""
 
-    def __init__(
-        self,
-        switch: Switch,
-        socket_path: Path,
-        program: PipelineConfig,
-        intended: Sequence[IntendedEntry],
-        election_id: int,
-        history: ControllerHistory,
-        on_packet: Callable[[str, int, bytes], None],
-        on_change: Callable[["Worker"], None],
-    ) -> None:
-        self.switch = switch
-        self.state = SwitchState.CONNECTING
-        self.error = ""
-        self.session: SwitchSession | None = None
-        self.provisioned: Provisioned | None = None
-        self.silent = False  # connected, but requests go unanswered
-        self.pid: int | None = None  # of the process that serves the socket
-        self.intended = tuple(intended)
-        self.lock = asyncio.Lock()  # held while entries are compared and written
-        self._socket_path = socket_path
-        self._program = program
-        self._election_id = election_id
-        self._history = history
-        self._on_packet = on_packet
-        self._on_change = on_change
+    switch: Switch
+    socket_path: Path
+    program: PipelineConfig
+    intended: tuple[IntendedEntry, ...]
+    election_id: int
+    history: ControllerHistory
+    on_packet: Callable[[str, int, bytes], None]
+    on_change: Callable[["Worker"], None]
+    state: SwitchState = SwitchState.CONNECTING
+    error: str = ""
+    session: SwitchSession | None = None
+    provisioned: Provisioned | None = None
+    silent: bool = False  # connected, but requests go unanswered
+    pid: int | None = None  # of the process that serves the socket
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while entries are compared and written
 
     @property
     def name(self) -> str:
@@ -105,7 +96,7 @@ class Worker:
     async def reprovision(self) -> Provisioned:
         """Write the differences from the intended entries on the present session."""
         async with self.lock:
-            self.provisioned = await provision(self.require_session(), self._program, self.intended)
+            self.provisioned = await provision(self.require_session(), self.program, self.intended)
         return self.provisioned
 
     async def write(self, changes: Sequence[Change]) -> None:
@@ -117,10 +108,10 @@ class Worker:
         """Note that a request failed; it is logged once."""
         if error.code == "DEADLINE_EXCEEDED" and not self.silent:
             self.silent = True
-            self._history.record(SwitchSilent(switch=self.name, reason=str(error)))
+            self.history.record(SwitchSilent(switch=self.name, reason=str(error)))
         elif error.code == "DATA_LOSS" and self.error != str(error):
             self.error = str(error)
-            self._history.record(SwitchFailed(switch=self.name, error=self.error))
+            self.history.record(SwitchFailed(switch=self.name, error=self.error))
         else:
             log.debug("%s", error)
 
@@ -129,7 +120,7 @@ class Worker:
         self.error = ""
         if self.silent:
             self.silent = False
-            self._history.record(SwitchAnswers(switch=self.name))
+            self.history.record(SwitchAnswers(switch=self.name))
 
     async def _until_served(self) -> None:
         """Wait until something accepts connections on the socket."""
@@ -140,7 +131,7 @@ class Worker:
     def _accepts(self) -> bool:
         """Return True if a process listens on the socket, and note which."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
-            status = probe.connect_ex(str(self._socket_path))
+            status = probe.connect_ex(str(self.socket_path))
             if status == 0:
                 self.pid = peer_pid(probe)
         return status in {0, errno.EAGAIN}
@@ -148,15 +139,15 @@ class Worker:
     async def _one_session(self) -> None:
         session = SwitchSession(
             self.name,
-            f"unix:{self._socket_path}",
+            f"unix:{self.socket_path}",
             self.switch.device_id,
-            self._program,
-            self._election_id,
-            lambda port, frame: self._on_packet(self.name, port, frame),
+            self.program,
+            self.election_id,
+            lambda port, frame: self.on_packet(self.name, port, frame),
         )
         try:
             await session.open()
-            self._history.record(SwitchUp(switch=self.name, role=str(session.role and session.role.value)))
+            self.history.record(SwitchUp(switch=self.name, role=str(session.role and session.role.value)))
             await self._serve(session)
         finally:
             was_ready = self.state in {SwitchState.READY, SwitchState.BACKUP}
@@ -171,15 +162,15 @@ class Worker:
             if session.role is not Role.PRIMARY:
                 self._become(SwitchState.BACKUP)
                 await session.until_role(Role.PRIMARY)
-                self._history.record(SwitchTakeover(switch=self.name, election_id=session.election_id))
+                self.history.record(SwitchTakeover(switch=self.name, election_id=session.election_id))
             self._become(SwitchState.PROVISIONING)
             async with self.lock:
-                self.provisioned = done = await provision(session, self._program, self.intended)
+                self.provisioned = done = await provision(session, self.program, self.intended)
             self.session, self.error = session, ""
             self._become(SwitchState.READY)
             if done.replaced:
-                self._history.record(ProgramReplaced(switch=self.name))
-            self._history.record(
+                self.history.record(ProgramReplaced(switch=self.name))
+            self.history.record(
                 SwitchReady(
                     switch=self.name,
                     adopted=done.adopted,
@@ -196,10 +187,10 @@ class Worker:
         try:
             await session.until_role(Role.BACKUP)
         except SwitchError as reason:
-            self._history.record(SwitchDown(switch=self.name, reason=str(reason)))
+            self.history.record(SwitchDown(switch=self.name, reason=str(reason)))
             raise
         self.session = None
-        self._history.record(SwitchDemoted(switch=self.name, primary=session.highest_election_id))
+        self.history.record(SwitchDemoted(switch=self.name, primary=session.highest_election_id))
 
     def _failed(self, error: ControllerError) -> None:
         """Note why a session failed; it is logged once, however often it is tried again."""
@@ -208,10 +199,10 @@ class Worker:
         log.log(logging.DEBUG if not is_new else logging.INFO if gone else logging.ERROR, "%s", error)
         if not gone:
             if is_new:
-                self._history.record(SwitchFailed(switch=self.name, error=self.error))
+                self.history.record(SwitchFailed(switch=self.name, error=self.error))
             self._become(SwitchState.FAILED)
 
     def _become(self, state: SwitchState) -> None:
         if state is not self.state:
             self.state = state
-            self._on_change(self)
+            self.on_change(self)

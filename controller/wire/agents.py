@@ -5,6 +5,7 @@ import itertools
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -114,26 +115,21 @@ class AsyncClient:
             call.set_result(message.get("ok") or {})
 
 
+@dataclass(eq=False)
 class AgentLink:
     """Connection to one host's agent: `run` connects forever, `send` hands over a config, `version` is the one in use.
 
     `on_event` is called with events of `kinds`; without kinds it does not subscribe, and the agent need not publish.
     """
 
-    def __init__(
-        self,
-        host: str,
-        path: Path,
-        history: ControllerHistory,
-        on_event: Callable[[str, dict[str, Any]], None],
-        kinds: Sequence[str] = (),
-    ) -> None:
-        self.host = host
-        self.version = 0
-        self._path = path
-        self._history = history
-        self._on_event = on_event
-        self._kinds = kinds
+    host: str
+    path: Path
+    history: ControllerHistory
+    on_event: Callable[[str, dict[str, Any]], None]
+    kinds: Sequence[str] = ()
+    version: int = 0
+
+    def __post_init__(self) -> None:
         self._intended: NodeConfig | None = None
         self._config_sent = asyncio.Event()
         self._notified = asyncio.Event()
@@ -175,13 +171,13 @@ class AgentLink:
     async def request(self, op: str) -> dict[str, Any]:
         """Return the agent's response to an operation without arguments; RpcError where there is no agent."""
         if self._client is None:
-            raise RpcError("ENOTCONN", f"no agent serves {self._path}")
+            raise RpcError("ENOTCONN", f"no agent serves {self.path}")
         return await self._call(self._client, op)
 
     async def run(self) -> None:
         """Connect, send, listen; and again when the agent went away."""
         while True:
-            client = AsyncClient(self._path, lambda event: self._on_event(self.host, event))
+            client = AsyncClient(self.path, lambda event: self.on_event(self.host, event))
             try:
                 await client.open()
                 await self._serve(client)
@@ -194,7 +190,7 @@ class AgentLink:
                 self._client = None
                 await client.close()
                 if self.connected:
-                    self._history.record(AgentDown(host=self.host))
+                    self.history.record(AgentDown(host=self.host))
                 self.version = 0
                 self._notified.set()
             await asyncio.sleep(CONNECT_INTERVAL)
@@ -203,13 +199,13 @@ class AgentLink:
         self._pid = client.pid
         hello = await self._call(client, "hello")
         if hello.get("host") != self.host:
-            raise RpcError("EPROTO", f"the agent at {self._path} says it is {hello.get('host')!r}, not {self.host}")
-        if self._kinds:
-            await self._call(client, "subscribe", kinds=list(self._kinds))
+            raise RpcError("EPROTO", f"the agent at {self.path} says it is {hello.get('host')!r}, not {self.host}")
+        if self.kinds:
+            await self._call(client, "subscribe", kinds=list(self.kinds))
         self._client = client
         self.version = _version(hello.get("config_version", 1))
         self._refused, self._complaint = 0, ""
-        self._history.record(AgentUp(host=self.host, version=self.version))
+        self.history.record(AgentUp(host=self.host, version=self.version))
         ended = asyncio.create_task(client.ended(), name=f"agent {self.host}")
         try:
             while not ended.done():
@@ -227,12 +223,12 @@ class AgentLink:
             try:
                 answer = await self._call(client, "update_config", config=intended.model_dump(mode="json"))
                 self.version = _version(answer.get("version"))
-                self._history.record(AgentUpdated(host=self.host, version=self.version))
+                self.history.record(AgentUpdated(host=self.host, version=self.version))
             except RpcError as error:
                 if error.code in GONE:
                     raise
                 self._refused = intended.version  # it keeps what it has; asking again would not change its mind
-                self._history.record(AgentRefused(host=self.host, version=intended.version, reason=error.message))
+                self.history.record(AgentRefused(host=self.host, version=intended.version, reason=error.message))
         self._notified.set()
 
     async def _call(
