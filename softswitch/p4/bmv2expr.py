@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from mrclab.softswitch.objects.runtime_api import PipelineError
 from mrclab.softswitch.p4 import program as p4
-from mrclab.softswitch.p4.bmv2items import naming, where
-from mrclab.softswitch.p4.jsonvalue import JsonValue
+from mrclab.softswitch.p4.jsonvalue import JsonValue, naming
 from mrclab.softswitch.p4.kinds import OPERATORS, ExpressionKinds
 
 MAX_FIELD_BITS = 1 << 12
@@ -57,8 +56,7 @@ class ExpressionReader:
             return expr, self.kinds.stack_field(expr).width
         if isinstance(expr, p4.Lookahead):
             return expr, expr.width
-        width = item.get("bitwidth")
-        return expr, 0 if width is None else width.whole(MAX_FIELD_BITS)
+        return expr, item.optional("bitwidth", lambda width: width.whole(MAX_FIELD_BITS)) or 0
 
     def plain(self, item: JsonValue, ahead: bool = False) -> tuple[p4.Expr, int]:
         """Return a number with its width: a select key, or an element of a digest or field list."""
@@ -95,13 +93,12 @@ class ExpressionReader:
             return p4.Operation(op, self._expr(value["left"]), None, None, value["right"].whole())
         if op not in OPERATORS:
             raise PipelineError(f"operator {op} is not supported")
-        left, right, cond = value.get("left"), value.get("right"), value.get("cond")
-        return p4.Operation(
-            op,
-            self._expr(left) if left is not None else None,
-            self._expr(right) if right is not None else None,
-            self._expr(cond) if cond is not None else None,
-        )
+        operands: list[p4.Expr | None] = []  # nested expressions may be deep: few calls for each
+        for part in ("left", "right", "cond"):
+            found = value.get(part)
+            operands.append(None if found is None else self._expr(found))
+        left, right, cond = operands
+        return p4.Operation(op, left, right, cond)
 
     def _reference(self, kind: str, value: JsonValue) -> p4.Expr:  # noqa: C901, PLR0911, PLR0912 - one case per JSON type
         if kind == "bool":
@@ -146,12 +143,11 @@ class ExpressionReader:
 
     def primitive(self, call: JsonValue, params: int = 0, ahead: bool = False) -> p4.Primitive:
         """Return a primitive call of an action or, with lookahead, of the parser."""
-        op, place = call["op"].text, where(call)
-        info = call.get("source_info")
-        fragment = None if info is None else info.get("source_fragment")
+        op, place = call["op"].text, call.where
+        fragment = call.optional("source_info", lambda info: info.optional("source_fragment", lambda text: text.prose))
         with naming(f"{op}{place}"):
             args = tuple(self._expr(arg) for arg in call["parameters"].elements())
-            found = p4.Primitive(op, args, place, "" if fragment is None else fragment.prose)
+            found = p4.Primitive(op, args, place, fragment or "")
             self.kinds.need_primitive(found, params, ahead)
             found = self._numbered(found)
         if found.message is not None:
@@ -174,17 +170,17 @@ class ExpressionReader:
         """Return a parser operation."""
         op, parameters = item["op"].text, item["parameters"].elements(1)
         if op == "primitive":
-            return p4.ParserOp(op, (), where(item), self.primitive(parameters[0], ahead=True))
+            return p4.ParserOp(op, (), item.where, self.primitive(parameters[0], ahead=True))
         if op == "shift":
-            return p4.ParserOp("advance", (p4.Const(parameters[0].whole(MAX_AHEAD_BITS) * 8),), where(item))
+            return p4.ParserOp("advance", (p4.Const(parameters[0].whole(MAX_AHEAD_BITS) * 8),), item.where)
         if op in {"extract", "extract_VL"}:
             target = self._extract_target(parameters[0])
             rest = tuple(self.number(parameter, ahead=True) for parameter in parameters[1:])
-            found = p4.ParserOp(op, (target, *rest), where(item))
+            found = p4.ParserOp(op, (target, *rest), item.where)
         elif op in {"set", "verify", "advance"}:
-            found = p4.ParserOp(op, tuple(self._expr(parameter) for parameter in parameters), where(item))
+            found = p4.ParserOp(op, tuple(self._expr(parameter) for parameter in parameters), item.where)
         else:
-            raise PipelineError(f"parser operation {op}{where(item)} is not supported")
+            raise PipelineError(f"parser operation {op}{item.where} is not supported")
         self.kinds.need_parser_op(found)
         return found
 

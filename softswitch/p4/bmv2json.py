@@ -11,9 +11,8 @@ from collections.abc import Container
 from mrclab.softswitch.objects.runtime_api import PipelineError
 from mrclab.softswitch.p4 import program as p4
 from mrclab.softswitch.p4.bmv2expr import MAX_FIELD_BITS, ExpressionReader
-from mrclab.softswitch.p4.bmv2items import flag, naming, new_id, number_of, one_of, unique, where
 from mrclab.softswitch.p4.bmv2pipeline import MAX_NODES, PipelineReader
-from mrclab.softswitch.p4.jsonvalue import JsonValue, parse
+from mrclab.softswitch.p4.jsonvalue import JsonValue, naming, parse
 
 MAX_CELLS = 1 << 24
 """Most cells of all counter, meter and register arrays together."""
@@ -28,8 +27,7 @@ def load(text: str | bytes) -> p4.Program:
     root = parse(text)
     if not isinstance(root.value, dict) or "header_types" not in root.value:
         raise PipelineError("device configuration is not BMv2 JSON: it has no header_types; give p4c's .json output")
-    about = root.get("__meta__")
-    version = None if about is None else about.get("version")
+    version = root.optional("__meta__", lambda about: about.get("version"))
     numbers = [2, 0] if version is None else [part.whole() for part in version.elements(2, 2)]
     if numbers[0] != 2:
         raise PipelineError(f"BMv2 JSON version {numbers[0]}.{numbers[1]} is not supported: 2.x is")
@@ -46,7 +44,7 @@ class _Loader:
         self._cells = 0
         for instance in root.all("extern_instances"):
             raise PipelineError(
-                f"extern {instance['type'].text} {instance['name'].text}{where(instance)}: not supported"
+                f"extern {instance['type'].text} {instance['name'].text}{instance.where}: not supported"
             )
         self._headers()
         self._stacks_and_unions()
@@ -71,10 +69,10 @@ class _Loader:
     def _headers(self) -> None:
         types: dict[str, p4.HeaderType] = {}
         for item in self.root["header_types"].elements(most=MAX_HEADERS):
-            types[unique(item, types, "header type")] = self._header_type(item)
+            types[item.new_name(types, "header type")] = self._header_type(item)
         self._header_names: dict[int, str] = {}
         for item in self.root["headers"].elements(most=MAX_HEADERS):
-            name = unique(item, self.program.headers, "header")
+            name = item.new_name(self.program.headers, "header")
             kind = types.get(item["header_type"].text)
             if kind is None:
                 raise PipelineError(f"header {name}: the program has no header type {item['header_type'].text}")
@@ -85,7 +83,7 @@ class _Loader:
                 raise PipelineError(f"header {name}: {kind.bits} bits are not a whole number of bytes")
             if name == "$":
                 raise PipelineError("header $: the name is reserved")
-            self._header_names[new_id(item, self._header_names, "header")] = name
+            self._header_names[item.new_id(self._header_names, "header")] = name
             self.program.headers[name] = header
 
     def _header_type(self, item: JsonValue) -> p4.HeaderType:
@@ -106,8 +104,8 @@ class _Loader:
             offset += bits
         if offset > MAX_HEADER_BITS:
             raise PipelineError(f"header type {name}: {offset} bits; the most is {MAX_HEADER_BITS}")
-        p4_14 = item.get("length_exp") is not None
-        return p4.HeaderType(name, tuple(fields.values()), offset, number_of(item, "max_length", 1 << 16), p4_14)
+        longest = item.optional("max_length", lambda number: number.whole(1 << 16)) or 0
+        return p4.HeaderType(name, tuple(fields.values()), offset, longest, item.get("length_exp") is not None)
 
     def _named(self, ids: JsonValue, known: dict[int, str], what: str) -> tuple[str, ...]:
         """Return the names of the headers or unions with these ids, each used once."""
@@ -128,14 +126,14 @@ class _Loader:
             elements = self._named(item["header_ids"], self._header_names, "headers")
             if len({self._type_of(element).fields for element in elements}) != 1:
                 raise PipelineError(f"stack {item['name'].text}: its elements have different types")
-            program.stacks[unique(item, program.stacks, "stack")] = p4.Stack(item["name"].text, elements)
+            program.stacks[item.new_name(program.stacks, "stack")] = p4.Stack(item["name"].text, elements)
         union_types: dict[str, list[str]] = {}
         for item in self.root.all("header_union_types"):
             members = [pair.elements(2, 2)[0].text for pair in item["headers"].elements()]
-            union_types[unique(item, union_types, "header union type")] = members
+            union_types[item.new_name(union_types, "header union type")] = members
         union_names: dict[int, str] = {}
         for item in self.root.all("header_unions"):
-            union_names[new_id(item, union_names, "header union")] = self._union(item, union_types)
+            union_names[item.new_id(union_names, "header union")] = self._union(item, union_types)
         for item in self.root.all("header_union_stacks"):
             elements = self._named(item["header_union_ids"], union_names, "header unions")
             shapes = {
@@ -144,11 +142,11 @@ class _Loader:
             }
             if len(shapes) != 1:
                 raise PipelineError(f"stack {item['name'].text}: its elements have different types")
-            program.stacks[unique(item, program.stacks, "stack")] = p4.Stack(item["name"].text, elements, union=True)
+            program.stacks[item.new_name(program.stacks, "stack")] = p4.Stack(item["name"].text, elements, union=True)
 
     def _union(self, item: JsonValue, types: dict[str, list[str]]) -> str:
         program = self.program
-        name, kind = unique(item, program.unions, "header union"), item["union_type"].text
+        name, kind = item.new_name(program.unions, "header union"), item["union_type"].text
         instances = self._named(item["header_ids"], self._header_names, "headers")
         if kind not in types or len(set(types[kind])) != len(instances):
             raise PipelineError(f"header union {name}: its {len(instances)} headers are not those of type {kind}")
@@ -171,11 +169,11 @@ class _Loader:
 
     def _array(self, item: JsonValue, known: Container[str], what: str) -> tuple[str, int]:
         """Return name and size of an array, and count its cells."""
-        name, size = unique(item, known, what), number_of(item, "size")
+        name, size = item.new_name(known, what), item.optional("size", JsonValue.whole) or 0
         self._cells += size
         if self._cells > MAX_CELLS:
             raise PipelineError(
-                f"{what} {name}{where(item)}: {self._cells} cells with those before; the most is {MAX_CELLS}"
+                f"{what} {name}{item.where}: {self._cells} cells with those before; the most is {MAX_CELLS}"
             )
         self.program.add_text(f"{what} {name}")
         return name, size
@@ -184,20 +182,20 @@ class _Loader:
         program = self.program
         for item in self.root.all("meter_arrays"):
             name, size = self._array(item, program.meters, "meter")
-            direct, target, rates = flag(item, "is_direct"), item.get("result_target"), item["rate_count"].whole()
+            direct, rates = item.is_set("is_direct"), item["rate_count"].whole()
             if rates != 2:
-                raise PipelineError(f"meter {name}{where(item)}: {rates} rates; only 2 supported")
-            colour = self._number_field(target) if direct and target is not None else None
+                raise PipelineError(f"meter {name}{item.where}: {rates} rates; only 2 supported")
+            colour = item.optional("result_target", self._number_field) if direct else None
             program.meters[name] = p4.Meter(name, size, item["type"].text == "packets", direct, colour)
         for item in self.root.all("counter_arrays"):
             name, size = self._array(item, program.counters, "counter")
-            program.counters[name] = p4.Counter(name, size, flag(item, "is_direct"))
+            program.counters[name] = p4.Counter(name, size, item.is_set("is_direct"))
         for item in self.root.all("register_arrays"):
             name, size = self._array(item, program.registers, "register")
             width = item["bitwidth"].whole(MAX_FIELD_BITS, 1)
-            program.registers[name] = p4.Register(name, size, width, flag(item, "signed"))
+            program.registers[name] = p4.Register(name, size, width, item.is_set("signed"))
         for item in self.root.all("parse_vsets"):
-            name = unique(item, program.value_sets, "parser value set")
+            name = item.new_name(program.value_sets, "parser value set")
             program.value_sets[name] = item["compressed_bitwidth"].whole(MAX_HEADER_BITS)
 
     def _number_field(self, item: JsonValue) -> p4.FieldRef:
@@ -209,7 +207,7 @@ class _Loader:
 
     def _calculations(self) -> None:
         for item in self.root.all("calculations"):
-            name, inputs, payload = unique(item, self.program.calculations, "calculation"), [], False
+            name, inputs, payload = item.new_name(self.program.calculations, "calculation"), [], False
             for source in item["input"].elements():
                 if source["type"].text == "payload":
                     payload = True
@@ -219,28 +217,28 @@ class _Loader:
         self.program.checksums = tuple(self._checksum(item) for item in self.root.all("checksums"))
 
     def _checksum(self, item: JsonValue) -> p4.Checksum:
-        name, condition = item["name"].text, item.get("if_cond")
+        name = item["name"].text
         if item["type"].text != "generic":
-            raise PipelineError(f"checksum {name}{where(item)}: type {item['type'].text} is not supported")
+            raise PipelineError(f"checksum {name}{item.where}: type {item['type'].text} is not supported")
         if item["calculation"].text not in self.program.calculations:
             raise PipelineError(f"checksum {name}: the program has no calculation {item['calculation'].text}")
         return p4.Checksum(
             name,
             self._number_field(item["target"]),
             item["calculation"].text,
-            flag(item, "update", default=True),
-            flag(item, "verify", default=True),
-            self.read.number(condition) if condition is not None else None,
+            item.is_set("update", default=True),
+            item.is_set("verify", default=True),
+            item.optional("if_cond", self.read.number),
         )
 
     def _lists(self) -> None:
         program, read = self.program, self.read
         for number, item in enumerate(self.root.all("learn_lists"), 1):
-            read.digest_numbers[new_id(item, read.digest_numbers, "digest")] = number
+            read.digest_numbers[item.new_id(read.digest_numbers, "digest")] = number
             fields = tuple(self.read.plain(element) for element in item["elements"].elements())
             program.learn_lists[number] = p4.LearnList(number, item["name"].text, fields)
         for number, item in enumerate(self.root.all("field_lists"), 1):
-            read.list_numbers[new_id(item, read.list_numbers, "field list")] = number
+            read.list_numbers[item.new_id(read.list_numbers, "field list")] = number
             refs = [self.read.plain(element)[0] for element in item["elements"].elements()]
             program.field_lists[number] = tuple(ref for ref in refs if isinstance(ref, p4.FieldRef))
 
@@ -249,7 +247,7 @@ class _Loader:
     def _actions(self) -> None:
         self.action_numbers: dict[int, int] = {}
         for number, item in enumerate(self.root["actions"].elements(most=MAX_NODES)):
-            self.action_numbers[new_id(item, self.action_numbers, "action")] = number
+            self.action_numbers[item.new_id(self.action_numbers, "action")] = number
             params = [
                 (param["name"].text, param["bitwidth"].whole(MAX_FIELD_BITS))
                 for param in item["runtime_data"].elements()
@@ -264,20 +262,20 @@ class _Loader:
             raise PipelineError(f"{len(parsers)} parsers: a v1model program has one")
         states = parsers[0]["parse_states"].elements(most=MAX_NODES)
         names = {item["name"].text for item in states}
-        self.program.parser_start = one_of(names, parsers[0]["init_state"])
+        self.program.parser_start = parsers[0]["init_state"].one_of(names)
         for item in states:
-            name = unique(item, self.program.states, "parser state")
-            with naming(f"parser state {name}{where(item)}"):
+            name = item.new_name(self.program.states, "parser state")
+            with naming(f"parser state {name}{item.where}"):
                 key = tuple(self.read.plain(element, ahead=True) for element in item["transition_key"].elements())
                 transitions = tuple(self._transition(case, names) for case in item["transitions"].elements())
                 ops = tuple(self.read.parser_op(op) for op in item["parser_ops"].elements())
-            self.program.states[name] = p4.ParserState(name, ops, key, transitions, where(item))
+            self.program.states[name] = p4.ParserState(name, ops, key, transitions, item.where)
 
     def _transition(self, case: JsonValue, names: set[str]) -> p4.Transition:
-        named, value, mask = case.get("type"), case["value"], case.get("mask")
-        following = one_of(names, case["next_state"])
-        kind = named.text if named is not None else ("default" if value.value == "default" else "hexstr")
-        number = None if mask is None else mask.hexstr
+        value, number = case["value"], case.optional("mask", lambda mask: mask.hexstr)
+        following = case["next_state"].one_of(names)
+        kind = case.optional("type", lambda named: named.text)
+        kind = kind or ("default" if value.value == "default" else "hexstr")
         if kind == "default":
             return p4.Transition(following)
         if kind == "parse_vset":

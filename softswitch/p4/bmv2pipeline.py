@@ -6,8 +6,7 @@ from mrclab.softswitch.objects import hashing
 from mrclab.softswitch.objects.runtime_api import PipelineError
 from mrclab.softswitch.p4 import program as p4
 from mrclab.softswitch.p4.bmv2expr import ExpressionReader
-from mrclab.softswitch.p4.bmv2items import flag, naming, one_of, unique, where
-from mrclab.softswitch.p4.jsonvalue import JsonValue
+from mrclab.softswitch.p4.jsonvalue import JsonValue, naming
 
 MAX_NODES = 1 << 13
 MAX_PRIORITY = (1 << 31) - 1
@@ -26,7 +25,7 @@ class PipelineReader:
     def pipeline(self, item: JsonValue) -> None:
         """Add a pipeline."""
         nodes: dict[str, p4.Node] = {}
-        name = unique(item, self.program.pipelines, "pipeline")
+        name = item.new_name(self.program.pipelines, "pipeline")
         if name not in {"ingress", "egress"}:
             raise PipelineError(f"pipeline {name}: only ingress and egress are supported")
         taken = {node for pipeline in self.program.pipelines.values() for node in pipeline.nodes}
@@ -38,21 +37,21 @@ class PipelineReader:
             raise PipelineError(f"pipeline {name}: {len(every)} tables and conditions; the most is {MAX_NODES}")
         names = {node["name"].text for node in every}
         for node in every:
-            unique(node, taken, "table or condition")
+            node.new_name(taken, "table or condition")
             taken.add(node["name"].text)
         for table in tables:
             nodes[table["name"].text] = self._table(table, names)
         for branch in branches:
-            with naming(f"condition {branch['name'].text}{where(branch)}"):
+            with naming(f"condition {branch['name'].text}{branch.where}"):
                 condition = self._read.number(branch["expression"])
-            yes, no = (one_of(names, branch[side]) for side in ("true_next", "false_next"))
+            yes, no = (branch[side].one_of(names) for side in ("true_next", "false_next"))
             nodes[branch["name"].text] = p4.Conditional(branch["name"].text, condition, yes, no)
         for call in calls:
-            action, following = self._action(call["action_id"]), one_of(names, call["next_node"])
+            action, following = self._action(call["action_id"]), call["next_node"].one_of(names)
             if self.program.actions[action].params:
                 raise PipelineError(f"call {call['name'].text}: its action has parameters")
             nodes[call["name"].text] = p4.ActionCallNode(call["name"].text, action, following)
-        self.program.pipelines[name] = p4.Pipeline(name, one_of(names, item["init_table"]), nodes)
+        self.program.pipelines[name] = p4.Pipeline(name, item["init_table"].one_of(names), nodes)
 
     def _action(self, value: JsonValue) -> int:
         """Return the position of the action with an id."""
@@ -62,51 +61,53 @@ class PipelineReader:
         return number
 
     def _profile(self, item: JsonValue) -> None:
-        name, selector = unique(item, self.program.profiles, "action profile"), item.get("selector")
+        name, selector = item.new_name(self.program.profiles, "action profile"), item.get("selector")
         inputs: tuple[p4.Expr, ...] = ()
         algorithm = None
         if selector is not None:
             inputs = tuple(self._read.plain(source)[0] for source in selector["input"].elements())
             algorithm = selector["algo"].text
             if algorithm not in hashing.ALGORITHMS:
-                raise PipelineError(f"action profile {name}{where(item)}: hash algorithm {algorithm} is not supported")
+                raise PipelineError(f"action profile {name}{item.where}: hash algorithm {algorithm} is not supported")
         self.program.profiles[name] = p4.ActionProfile(name, item["max_size"].whole(), algorithm, inputs)
 
     def _table(self, item: JsonValue, names: set[str]) -> p4.Table:
         name, kind, program = item["name"].text, item["type"].text, self.program
         key = tuple(self._table_key(element, item) for element in item["key"].elements())
         if kind not in {"simple", "indirect", "indirect_ws"}:
-            raise PipelineError(f"table {name}{where(item)}: type {kind} is not supported")
+            raise PipelineError(f"table {name}{item.where}: type {kind} is not supported")
         ids = self._action_ids(item)
         actions = tuple(program.actions[number] for number in ids)
         following: dict[int | str, str | None] = {}
         for word, node in item["next_tables"].members():
-            to = one_of(names, node)
+            to = node.one_of(names)
             if word in {"__HIT__", "__MISS__"}:
                 following["hit" if word == "__HIT__" else "miss"] = to
             else:
                 following.update({called.id: to for called in actions if called.name == word})
-        default, entries, base = item.get("default_entry"), item.get("entries"), item.get("base_default_next")
+        default = item.get("default_entry")
         action = None if default is None else self._action(default["action_id"])
         if action is not None and action not in ids:
-            raise PipelineError(f"table {name}{where(item)}: its default action is not one of its actions")
+            raise PipelineError(f"table {name}{item.where}: its default action is not one of its actions")
         return p4.Table(
             name=name,
             key=key,
             size=item["max_size"].whole(),
             actions=actions,
             next=following,
-            base_default_next=None if base is None else one_of(names, base),
-            with_counters=flag(item, "with_counters"),
-            support_timeout=flag(item, "support_timeout"),
+            base_default_next=item.optional("base_default_next", lambda node: node.one_of(names)),
+            with_counters=item.is_set("with_counters"),
+            support_timeout=item.is_set("support_timeout"),
             direct_meter=self._direct_meter(item),
             profile=self._profile_of(item, kind),
             selector=kind == "indirect_ws",
             default_action=action,
             default_data=() if action is None or default is None else self._arguments(default, action),
-            const_default_action=default is not None and flag(default, "action_const"),
-            const_default_entry=default is not None and flag(default, "action_entry_const"),
-            entries=None if entries is None else tuple(self._entry(entry, key, ids) for entry in entries.elements()),
+            const_default_action=default is not None and default.is_set("action_const"),
+            const_default_entry=default is not None and default.is_set("action_entry_const"),
+            entries=item.optional(
+                "entries", lambda found: tuple(self._entry(entry, key, ids) for entry in found.elements())
+            ),
         )
 
     def _direct_meter(self, item: JsonValue) -> str | None:
@@ -121,7 +122,7 @@ class PipelineReader:
         found = item.get("action_profile")
         if found is None:
             if kind != "simple":
-                raise PipelineError(f"table {item['name'].text}{where(item)}: it lacks its action profile")
+                raise PipelineError(f"table {item['name'].text}{item.where}: it lacks its action profile")
             return None
         profile = self.program.profiles.get(found.text)
         if profile is None or (kind == "indirect_ws" and profile.algorithm is None):
@@ -151,9 +152,9 @@ class PipelineReader:
         return tuple(numbers)
 
     def _table_key(self, element: JsonValue, table: JsonValue) -> p4.TableKey:
-        kind, given, named = element["match_type"].text, element["target"], element.get("name")
+        kind, given = element["match_type"].text, element["target"]
         if kind not in _KEY_KINDS:
-            raise PipelineError(f"table {table['name'].text}{where(table)}: match kind {kind} is not supported")
+            raise PipelineError(f"table {table['name'].text}{table.where}: match kind {kind} is not supported")
         if kind == "valid":
             header = given.text
             if header not in self.program.headers:
@@ -167,10 +168,9 @@ class PipelineReader:
             width = field.width
             if field.varbit:
                 raise given.refused("a field that is a number")
-        mask = element.get("mask")
-        name = f"{target.header}.{target.name}" if named is None else named.text
+        name = element.optional("name", lambda found: found.text) or f"{target.header}.{target.name}"
         kind = "exact" if kind == "valid" else kind
-        return p4.TableKey(name, width, kind, target, None if mask is None else mask.hexstr)
+        return p4.TableKey(name, width, kind, target, element.optional("mask", lambda mask: mask.hexstr))
 
     def _entry(self, entry: JsonValue, key: tuple[p4.TableKey, ...], ids: tuple[int, ...]) -> p4.ConstEntry:
         fields = entry["match_key"].elements(len(key), len(key))
@@ -179,8 +179,7 @@ class PipelineReader:
         action = self._action(called["action_id"])
         if action not in ids:
             raise called["action_id"].refused("the id of one of the table's actions")
-        priority = entry.get("priority")
-        rank = 0 if priority is None else priority.whole(MAX_PRIORITY)
+        rank = entry.optional("priority", lambda number: number.whole(MAX_PRIORITY)) or 0
         return p4.ConstEntry(match, action, self._arguments(called, action), rank)
 
     @staticmethod

@@ -1,9 +1,11 @@
-"""JSON as typed values: each access checks type and bounds; errors name the place."""
+"""BMv2 JSON as typed values: each access checks type and bounds; errors name the place."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
+from typing import TypeVar
 
 from mrclab.softswitch.objects.runtime_api import PipelineError
 
@@ -13,6 +15,8 @@ MAX_DIGITS = 2048
 """Most digits of a number, decimal or hexadecimal."""
 MAX_NAME = 4096
 _SHOWN = 60
+
+T = TypeVar("T")
 
 
 class JsonValue:
@@ -73,6 +77,40 @@ class JsonValue:
         """Return the members of an object by name."""
         return [(name, JsonValue(value, self, name)) for name, value in self._object().items()]
 
+    def optional(self, name: str, read: Callable[[JsonValue], T]) -> T | None:
+        """Return what `read` makes of a member, None where it is missing or null."""
+        found = self.get(name)
+        return None if found is None else read(found)
+
+    def is_set(self, name: str, default: bool = False) -> bool:
+        """Return a member that is a flag, or the default."""
+        found = self.get(name)
+        return default if found is None else found.flag
+
+    # -- objects of a program -----------------------------------------------------------------------------------------
+
+    @property
+    def where(self) -> str:
+        """` (file.p4:12)` for an object with source information, else nothing."""
+        info = self.get("source_info")
+        if info is None or info.get("line") is None:
+            return ""
+        return f" ({info.optional('filename', lambda name: name.prose) or ''}:{info['line'].whole()})"
+
+    def new_name(self, known: Container[str], what: str) -> str:
+        """Return an object's name, which no other of its kind has."""
+        name = self["name"].text
+        if name in known:
+            raise PipelineError(f"{what} {name}{self.where}: the name is taken")
+        return name
+
+    def new_id(self, known: Container[int], what: str) -> int:
+        """Return an object's id, which no other of its kind has."""
+        number = self["id"].whole()
+        if number in known:
+            raise PipelineError(f"{what} {self['name'].text}{self.where}: the id {number} is taken")
+        return number
+
     # -- scalars ------------------------------------------------------------------------------------------------------
 
     @property
@@ -82,10 +120,12 @@ class JsonValue:
             raise self.refused("a name")
         return self.value
 
-    @property
-    def text_or_none(self) -> str | None:
-        """A name, or null."""
-        return None if self.value is None else self.text
+    def one_of(self, names: Container[str]) -> str | None:
+        """Return the name of the next node, None for the end."""
+        name = None if self.value is None else self.text
+        if name is not None and name not in names:
+            raise self.refused("the name of a parser state, table, condition or null")
+        return name
 
     @property
     def prose(self) -> str:
@@ -118,6 +158,15 @@ class JsonValue:
             return int(self.value, 16)
         except ValueError:
             raise self.refused("a hexadecimal number") from None
+
+
+@contextlib.contextmanager
+def naming(what: str) -> Iterator[None]:
+    """Add the enclosing item to a refusal."""
+    try:
+        yield
+    except PipelineError as error:
+        raise PipelineError(f"{error}, in {what}") from error
 
 
 def parse(text: str | bytes) -> JsonValue:

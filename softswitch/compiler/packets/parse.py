@@ -13,7 +13,7 @@ from mrclab.softswitch.compiler.packets.headers import HeaderOps
 from mrclab.softswitch.compiler.primitives import Primitives
 from mrclab.softswitch.objects.runtime_api import PipelineError
 from mrclab.softswitch.p4 import program as p4
-from mrclab.softswitch.p4.bmv2items import naming
+from mrclab.softswitch.p4.jsonvalue import naming
 
 TREE_LIMIT = 48
 """Parser states emitted as a tree (shared ones once per path); with more, or loops, there is a loop over states."""
