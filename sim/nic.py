@@ -7,6 +7,7 @@ there is one. Nothing is ever late.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -119,7 +120,7 @@ class SimNic:
         self._deadline = inf  # deadline for which an event is scheduled, and the time of that event
         self._deadline_at: i64 = NEVER
         self._on = True
-        self._listeners = [(port.cable, self._listener(port)) for port in self.ports]
+        self._listeners = [(port.cable, partial(self._carrier, port)) for port in self.ports]
 
     def _set_rate(self, config: NodeConfig) -> None:
         link = config.link
@@ -128,9 +129,6 @@ class SimNic:
             own = port.config.rate
             port.bits_per_second = 8 * (bytes_per_second if own is None else round(own / 8))
         self._stores = link.rate is not None  # store and forward: a frame leaves with its last bit
-
-    def _listener(self, port: SimNicPort) -> Callable[[bool], None]:
-        return lambda up: self._carrier(port, up)
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -228,7 +226,7 @@ class SimNic:
         if [port.config for port in self.ports] != list(config.ports) or config.path_mtu != self._path_mtu:
             raise ValueError("ports and path_mtu of a running NIC cannot change; restart the agent")
         self._set_rate(config)
-        self._clock.call_at(self._clock.now, self._serve_event)  # the transport may have something to send now
+        self._clock.call_at(self._clock.now, lambda _: self.on_link_free())  # there may be something to send now
 
     def load(self) -> dict[str, Any]:
         """Return zeros: a NIC in virtual time is never overloaded."""
@@ -320,10 +318,6 @@ class SimNic:
 
     def on_link_free(self) -> None:
         """Serve the port whose link is free again."""
-        if self._on:
-            self.serve()
-
-    def _serve_event(self, _argument: object) -> None:
         if self._on:
             self.serve()
 

@@ -138,18 +138,8 @@ class SimOpenLoop:
         sent = 0
         for number in range(flow.left):
             length = min(CHUNK, size - sent)
-            one.post_send(
-                flow.qp,
-                number,
-                "RDMA_WRITE",
-                here.region.lkey,
-                0,
-                length,
-                there.region.va,
-                there.region.rkey,
-                None,
-                now,
-            )
+            remote = there.region.va, there.region.rkey
+            one.post_send(flow.qp, number, "RDMA_WRITE", here.region.lkey, 0, length, *remote, None, now)
             sent += length
         self._serve(here)
 

@@ -9,7 +9,7 @@ from mrclab.lab.capture.pcapng import INBOUND, OUTBOUND, CapturedFrame, Interfac
 from mrclab.sim.fabric import SimFabric
 from mrclab.sim.frame import SimFrame
 from mrclab.sim.links.cable import HalfLink
-from mrclab.sim.links.capturepoint import CapturePoint
+from mrclab.sim.links.linkend import CapturePoint
 from mrclab.topo.model import Link
 
 _PS_PER_NS = 1000

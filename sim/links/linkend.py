@@ -1,4 +1,4 @@
-"""The end of cables at a host."""
+"""Ends of half-links: at a host, and before another end, where arriving frames are captured."""
 
 from __future__ import annotations
 
@@ -37,6 +37,29 @@ class LinkEnd(CableEnd):
         """Have the NIC stop sending by a port, or resume."""
         if self.nic is not None:
             self.nic.pause(port, on)
+
+
+class CapturePoint(CableEnd):
+    """Reports every frame before the end behind it takes it."""
+
+    __slots__ = ("_far", "_see")
+
+    def __init__(self, far: CableEnd, see: Callable[[SimFrame], object]) -> None:
+        self._far = far
+        self._see = see
+
+    def receive(self, frame: SimFrame, half_link: HalfLink) -> None:
+        """Report the frame, and hand it on."""
+        self._see(frame)
+        self._far.receive(frame, half_link)
+
+    def attached(self, half_link: HalfLink) -> None:
+        """A half-link ends at the receiver behind it."""
+        self._far.attached(half_link)
+
+    def detached(self, half_link: HalfLink) -> None:
+        """It ends there no longer."""
+        self._far.detached(half_link)
 
 
 class JitteryLinkEnd(LinkEnd):

@@ -184,22 +184,9 @@ class PausablePort(SimSwitchPort):
     """
 
     __slots__ = (
-        "_blocked_since",
-        "_buffer",
-        "_control_queue",
-        "_data_queue",
-        "_forwards",
-        "_in_service",
-        "_paused_since",
-        "_paused_ticks",
-        "_restoration",
-        "_resumed_at",
-        "_storming",
-        "_transmit_end",
-        "_waiting_control",
-        "_watchdog",
-        "paused",
-        "storms",
+        "_blocked_since", "_buffer", "_control_queue", "_data_queue", "_forwards", "_in_service", "_paused_since",
+        "_paused_ticks", "_restoration", "_resumed_at", "_storming", "_transmit_end", "_waiting_control", "_watchdog",
+        "paused", "storms",
     )  # fmt: skip
 
     def __init__(

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from finsy.proto import p4r
 
+from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError
 from mrclab.softswitch.p4runtime.p4info import P4Index
 from mrclab.softswitch.p4runtime.profile_state import ActionProfileState
 from mrclab.softswitch.switch import SoftSwitch
@@ -43,11 +43,16 @@ class PipelineState:
     digests: dict[int, p4r.DigestEntry] = field(default_factory=dict)
 
 
-class EntityHandler(Protocol):
-    """Handler of one kind of entity: writes and reads."""
+class EntityHandler:
+    """Handler of one kind of entity: writes and reads. A kind without a handler of its own is not supported."""
+
+    def __init__(self, state: PipelineState, kind: str = "") -> None:
+        self._state, self._switch, self._kind = state, state.switch, kind
 
     def parse(self, update_type: int, entity: p4r.Entity) -> Apply:
         """Check an update as far as possible without the data plane; return the function that applies it."""
+        raise P4RuntimeError(Code.UNIMPLEMENTED, f"{self._kind} writes are not supported yet")
 
     def read(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
         """Yield the entities that match the request `entity`. Any thread may call it."""
+        raise P4RuntimeError(Code.UNIMPLEMENTED, f"{self._kind} reads are not supported yet")

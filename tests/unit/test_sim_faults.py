@@ -8,9 +8,9 @@ from sim_pair import Sim, Write, finish
 from mrclab.sim.clock import SECOND, Clock, ticks
 from mrclab.sim.frame import WRONG_SOURCE, SimFrame
 from mrclab.sim.injector import SimFaultInjector
-from mrclab.sim.links.capturepoint import CapturePoint
 from mrclab.sim.links.crossings import Crossings
 from mrclab.sim.links.faults import decider
+from mrclab.sim.links.linkend import CapturePoint
 from mrclab.topo.cables.cablefaults import (
     EVERY_PACKET,
     Corrupt,

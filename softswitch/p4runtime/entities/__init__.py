@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from finsy.proto import p4r
-
 from mrclab.softswitch.p4runtime.entities.counters import COUNTER, METER, CellHandler, DirectHandler
 from mrclab.softswitch.p4runtime.entities.digest import DigestHandler
 from mrclab.softswitch.p4runtime.entities.profiles import GroupHandler, MemberHandler
 from mrclab.softswitch.p4runtime.entities.replication import ReplicationHandler
 from mrclab.softswitch.p4runtime.entities.table import TableHandler
-from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError
-from mrclab.softswitch.p4runtime.state import Apply, EntityHandler, PipelineState
-
-
-class UnsupportedHandler:
-    """Refuses everything with UNIMPLEMENTED."""
-
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
-
-    def parse(self, update_type: int, entity: p4r.Entity) -> Apply:
-        """Refuse a write."""
-        raise P4RuntimeError(Code.UNIMPLEMENTED, f"{self._kind} writes are not supported yet")
-
-    def read(self, entity: p4r.Entity) -> Iterator[p4r.Entity]:
-        """Refuse a read."""
-        raise P4RuntimeError(Code.UNIMPLEMENTED, f"{self._kind} reads are not supported yet")
+from mrclab.softswitch.p4runtime.state import EntityHandler, PipelineState
 
 
 def make_handlers(state: PipelineState) -> dict[str, EntityHandler]:
@@ -41,8 +21,8 @@ def make_handlers(state: PipelineState) -> dict[str, EntityHandler]:
         "counter_entry": CellHandler(state, COUNTER),
         "direct_counter_entry": DirectHandler(state, COUNTER),
         "packet_replication_engine_entry": ReplicationHandler(state),
-        "value_set_entry": UnsupportedHandler("ValueSet"),
-        "register_entry": UnsupportedHandler("Register"),
+        "value_set_entry": EntityHandler(state, "ValueSet"),
+        "register_entry": EntityHandler(state, "Register"),
         "digest_entry": DigestHandler(state),
-        "extern_entry": UnsupportedHandler("Extern"),
+        "extern_entry": EntityHandler(state, "Extern"),
     }

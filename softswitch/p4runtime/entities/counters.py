@@ -22,7 +22,7 @@ from mrclab.softswitch.p4runtime.entities.common import (
 from mrclab.softswitch.p4runtime.messages.matches import key_from_proto, key_to_proto
 from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid, invalid_id, on_target
 from mrclab.softswitch.p4runtime.p4info import P4InfoArray, P4InfoTable
-from mrclab.softswitch.p4runtime.state import Apply, PipelineState
+from mrclab.softswitch.p4runtime.state import Apply, EntityHandler, PipelineState
 
 READ_BATCH = 512  # cells fetched at once, between two packets
 NEGATIVE_INDEX = "A negative number is not a valid index value"
@@ -82,11 +82,12 @@ METER = Resource(
 )  # fmt: skip
 
 
-class CellHandler:
+class CellHandler(EntityHandler):
     """`p4.v1.CounterEntry` or `MeterEntry`."""
 
     def __init__(self, state: PipelineState, resource: Resource) -> None:
-        self._switch, self._resource, self._kind = state.switch, resource, resource.name
+        super().__init__(state, resource.name)
+        self._resource = resource
         self._arrays: dict[int, P4InfoArray] = getattr(state.index, f"{resource.name}s")
 
     def _selected(self, entity: p4r.Entity) -> tuple[Any, int, int | None]:
@@ -159,12 +160,12 @@ class EntryRef(NamedTuple):
     is_default: bool
 
 
-class DirectHandler:
+class DirectHandler(EntityHandler):
     """`p4.v1.DirectCounterEntry` or `DirectMeterEntry`."""
 
     def __init__(self, state: PipelineState, resource: Resource) -> None:
-        self._state, self._switch = state, state.switch
-        self._resource, self._kind = resource, resource.name
+        super().__init__(state, resource.name)
+        self._resource = resource
 
     def parse(self, update_type: int, entity: p4r.Entity) -> Apply:
         """Check an update; the function returned writes the resource."""

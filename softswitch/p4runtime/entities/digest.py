@@ -10,17 +10,13 @@ from mrclab.softswitch.objects.runtime_api import DigestConfig
 from mrclab.softswitch.p4runtime.entities.common import DELETE, INSERT, MODIFY, own_copy
 from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid, on_target
 from mrclab.softswitch.p4runtime.p4info import Digest
-from mrclab.softswitch.p4runtime.state import Apply, PipelineState
+from mrclab.softswitch.p4runtime.state import Apply, EntityHandler
 
 NS_PER_SECOND = 1_000_000_000
 
 
-class DigestHandler:
+class DigestHandler(EntityHandler):
     """`p4.v1.DigestEntry`."""
-
-    def __init__(self, state: PipelineState) -> None:
-        self._state = state
-        self._switch = state.switch
 
     def _digest(self, digest_id: int) -> Digest:
         digest = self._state.index.digests.get(digest_id)

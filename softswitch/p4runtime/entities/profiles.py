@@ -18,15 +18,12 @@ from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, in
 from mrclab.softswitch.p4runtime.messages.values import action_from_proto, action_to_proto
 from mrclab.softswitch.p4runtime.p4info import P4Index, P4InfoActionProfile
 from mrclab.softswitch.p4runtime.profile_state import ActionProfileState, GroupState, MemberState, OneShotGroup
-from mrclab.softswitch.p4runtime.state import Apply, PipelineState
+from mrclab.softswitch.p4runtime.state import Apply, EntityHandler, PipelineState
 
 MAX_GROUP_WEIGHT = 1 << 12  # where P4Info sets no limit: a request must not be able to fill the memory
 
 
-class _ProfileHandler:
-    def __init__(self, state: PipelineState) -> None:
-        self._state = state
-
+class _ProfileHandler(EntityHandler):
     def _profile(self, profile_id: int) -> P4InfoActionProfile:
         profile = self._state.index.profiles.get(profile_id)
         if profile is None:

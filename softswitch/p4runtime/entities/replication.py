@@ -10,19 +10,15 @@ from finsy.proto import p4r
 from mrclab.softswitch.objects.runtime_api import CloneSession, Replica
 from mrclab.softswitch.p4runtime.entities.common import DELETE, INSERT, check_update_type, own_copy
 from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, invalid
-from mrclab.softswitch.p4runtime.state import Apply, PipelineState
+from mrclab.softswitch.p4runtime.state import Apply, EntityHandler
 
 FIRST_RESERVED_ID = 1 << 15  # PI keeps the multicast groups from here on for clone sessions
 MAX_PORT_BYTES = 4
 Message = p4r.MulticastGroupEntry | p4r.CloneSessionEntry
 
 
-class ReplicationHandler:
+class ReplicationHandler(EntityHandler):
     """`p4.v1.PacketReplicationEngineEntry`."""
-
-    def __init__(self, state: PipelineState) -> None:
-        self._state = state
-        self._switch = state.switch
 
     def _written(self, entry: p4r.PacketReplicationEngineEntry) -> tuple[str, str, dict[int, Any]]:
         """Return the field that is set in a message, PI's word for its kind, and what was written of this kind."""

@@ -37,7 +37,7 @@ from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError, in
 from mrclab.softswitch.p4runtime.messages.values import action_from_proto, action_to_proto
 from mrclab.softswitch.p4runtime.p4info import P4InfoTable
 from mrclab.softswitch.p4runtime.profile_state import ActionProfileState
-from mrclab.softswitch.p4runtime.state import Apply, EntryNotes, PipelineState
+from mrclab.softswitch.p4runtime.state import Apply, EntityHandler, EntryNotes, PipelineState
 
 NS_PER_SECOND = 1_000_000_000
 NS_PER_MS = 1_000_000
@@ -52,12 +52,11 @@ def no_entry() -> P4RuntimeError:
     return P4RuntimeError(Code.NOT_FOUND, "Cannot find match entry")
 
 
-class TableHandler:
+class TableHandler(EntityHandler):
     """`p4.v1.TableEntry`."""
 
     def __init__(self, state: PipelineState) -> None:
-        self._state = state
-        self._switch = state.switch
+        super().__init__(state)
         self._plain: dict[int, PlainInsert] = {}
 
     # -- writing ------------------------------------------------------------------------------------------------------
