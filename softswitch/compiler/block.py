@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
+
+Part = TypeVar("Part", bound="Block | Fork | LoopScope | Indented")
 
 
 class Block:
@@ -15,21 +18,8 @@ class Block:
         """Add one line."""
         self.items.append(text)
 
-    def child(self) -> Block:
-        """Add and return an inner block."""
-        inner = Block()
-        self.items.append(inner)
-        return inner
-
-    def fork(self) -> Fork:
-        """Add and return an if/elif/else."""
-        inner = Fork()
-        self.items.append(inner)
-        return inner
-
-    def loop(self) -> LoopScope:
-        """Add and return a loop."""
-        inner = LoopScope()
+    def add(self, inner: Part) -> Part:
+        """Add a part, and return it."""
         self.items.append(inner)
         return inner
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from mrclab.softswitch.compiler.analysis import liveness
 from mrclab.softswitch.compiler.analysis.graph import Joins
-from mrclab.softswitch.compiler.block import IntExpr, bits, constant
+from mrclab.softswitch.compiler.block import Block, IntExpr, bits, constant
 from mrclab.softswitch.compiler.expressions.calculations import Calculations
 from mrclab.softswitch.compiler.expressions.operators import arithmetic
 from mrclab.softswitch.compiler.flow import Body, BranchScope, End
@@ -145,7 +145,7 @@ class ControlEmitter:
             self.at.branch(self.at.flag("exit"), self._exit)
 
     def _exit(self) -> None:
-        self.at.exited.append((self.at.block.child(), self.at.state.copy()))
+        self.at.exited.append((self.at.block.add(Block()), self.at.state.copy()))
         self.at.state.dead = True
 
     # -- tables -------------------------------------------------------------------------------------------------------

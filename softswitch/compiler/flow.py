@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from mrclab.softswitch.compiler.analysis.state import FLAGS, Known, Local, Names, SymbolicState, is_dirty, join
-from mrclab.softswitch.compiler.block import Block, IntExpr
+from mrclab.softswitch.compiler.block import Block, Fork, IntExpr, LoopScope
 from mrclab.softswitch.compiler.expressions.expr import Scope
 from mrclab.softswitch.p4 import program as p4
 
@@ -22,7 +22,7 @@ class BranchScope(Scope):
     """A scope that can branch, and leave an enclosing part early."""
 
     def __init__(self, program: p4.Program, names: Names, state: SymbolicState, block: Block) -> None:
-        self.top = block.child()  # where the function begins
+        self.top = block.add(Block())  # where the function begins
         super().__init__(program, names, state, block)
         self._exits: list[End] = []
         self.exited: list[End] = []  # of the whole pipeline
@@ -60,7 +60,7 @@ class BranchScope(Scope):
             return arms[0][1]()
         if not arms or arms[-1][0] is not None:
             arms = [*arms, (None, self.here)]
-        before, fork = self.state, self.block.fork()
+        before, fork = self.state, self.block.add(Fork())
         ends: list[End] = []
         for code, body in arms:
             self.block, self.state = fork.arm(code), before.copy()
@@ -97,7 +97,7 @@ class BranchScope(Scope):
 
     def once(self, body: Body, repeat: bool = False) -> None:
         """Emit a part that `leave` ends early (with `repeat`: that alone ends it); merge all its ends behind it."""
-        outer, exits, loop = self.block, self._exits, self.block.loop()
+        outer, exits, loop = self.block, self._exits, self.block.add(LoopScope())
         self.block, self._exits = loop.body, []
         body()
         ends = list(self._exits)
@@ -108,7 +108,7 @@ class BranchScope(Scope):
 
     def leave(self) -> None:
         """Leave the enclosing `once`."""
-        self._exits.append((self.block.child(), self.state.copy()))
+        self._exits.append((self.block.add(Block()), self.state.copy()))
         self.block.line("break")
         self.state.dead = True
 
@@ -140,14 +140,14 @@ class BranchScope(Scope):
         outer.line(f"{variable} = {first}")
         if not self.top.items:
             self.top.line(f"steps = {MAX_STEPS}")
-        loop = outer.loop()
+        loop = outer.add(LoopScope())
         loop.body, loop.breaks, loop.repeat = body, True, True
         exits = self._exits
         self._exits, self._jumps, self._next_part = saved
         self.block, self.state = outer, self.merge(exits)
 
     def _parts(self, body: Block, parts: Sequence[Body], head: SymbolicState) -> None:
-        fork = body.fork()
+        fork = body.add(Fork())
         for number, part in enumerate(parts):
             code = None if number == len(parts) - 1 else f"{self._next_part} == {number}"
             self.block, self.state = fork.arm(code), head.copy()
@@ -156,7 +156,7 @@ class BranchScope(Scope):
 
     def go(self, part: int) -> None:
         """Continue with a part of the enclosing `dispatch`."""
-        self._jumps.append((self.block.child(), self.state.copy()))
+        self._jumps.append((self.block.add(Block()), self.state.copy()))
         self.block.line(f"{self._next_part} = {part}")
         self.state.dead = True
 

@@ -73,7 +73,7 @@ class Handover:
             truncate = at.flag("truncate").code
         else:
             state.edit(FLAGS).fields["truncate"] = DIRTY  # a clone session may cut
-        self._sites.append(Site(at.block.child(), state, call, data, instance, truncate))
+        self._sites.append(Site(at.block.add(Block()), state, call, data, instance, truncate))
 
     def settle(self) -> list[Layout]:
         """Write the code of all sites noted since the last call; return the new layouts."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import groupby
@@ -186,26 +187,27 @@ class Device:
 
     # -- from the data plane, in its thread ---------------------------------------------------------------------------
 
-    def _offer(self, make: notifications.MessageMaker | None) -> None:
-        if make is not None:
-            for client in self.arbiter.primaries:
-                client.offer(make)
+    def _offer(self, make: notifications.MessageMaker) -> None:
+        for client in self.arbiter.primaries:
+            client.offer(make)
 
     def _on_packet_in(self, data: bytes) -> None:
         if self._pipeline is not None:
-            self._offer(notifications.packet_in(self._pipeline.packet_in, data))
+            self._offer(partial(notifications.packet_in, self._pipeline.packet_in, data))
 
     def _on_digest(self, found: DigestList) -> None:
         state = self._pipeline.state if self._pipeline is not None else None
         digest = state.index.digests_by_name.get(found.name) if state else None
         if state is not None and digest is not None and digest.id in state.digests:
-            self._offer(notifications.digest_list(digest, found))
+            self._offer(partial(notifications.digest_list, digest, found))
 
-    def _on_idle(self, table: str, entries: list[TableEntry]) -> None:
-        if self._pipeline is not None:
-            for start in range(0, len(entries), ENTITIES_PER_RESPONSE):
-                some = entries[start : start + ENTITIES_PER_RESPONSE]
-                self._offer(notifications.idle_entries(self._pipeline.state, table, some))
+    def _on_idle(self, name: str, entries: list[TableEntry]) -> None:
+        table = self._pipeline.state.index.tables_by_name.get(name) if self._pipeline is not None else None
+        if table is not None:
+            timed = [entry for entry in entries if entry.notes is not None and entry.notes.idle_timeout_ns]
+            for start in range(0, len(timed), ENTITIES_PER_RESPONSE):
+                some = timed[start : start + ENTITIES_PER_RESPONSE]
+                self._offer(partial(notifications.idle_entries, table, some, time.time_ns()))
 
 
 def _responses(entities: list[p4r.Entity]) -> Iterator[p4r.ReadResponse]:

@@ -15,6 +15,10 @@ from mrclab.softswitch.objects.runtime_api import PipelineError
 from mrclab.softswitch.p4 import program as p4
 from mrclab.softswitch.p4.jsonvalue import naming
 
+CORE_ERRORS = (
+    "NoError", "PacketTooShort", "NoMatch", "StackOutOfBounds", "HeaderTooShort", "ParserTimeout",
+    "ParserInvalidArgument",
+)  # fmt: skip
 TREE_LIMIT = 48
 """Parser states emitted as a tree (shared ones once per path); with more, or loops, there is a loop over states."""
 
@@ -55,19 +59,10 @@ class ParserEmitter:
 
     def error(self, name: str) -> int:
         """Return the number of a core error; BMv2 numbers those that the program lacks itself."""
-        core = (
-            "NoError",
-            "PacketTooShort",
-            "NoMatch",
-            "StackOutOfBounds",
-            "HeaderTooShort",
-            "ParserTimeout",
-            "ParserInvalidArgument",
-        )
         if name in self.program.errors:
             return self.program.errors[name]
         free = max(self.program.errors.values(), default=-1) + 1
-        missing = [error for error in core if error not in self.program.errors]
+        missing = [error for error in CORE_ERRORS if error not in self.program.errors]
         return free + missing.index(name)
 
     def _tree_size(self, name: str, above: tuple[str, ...]) -> int:

@@ -6,7 +6,6 @@ to, into the queues of the primaries; each stream's own thread makes the protobu
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 
@@ -16,8 +15,7 @@ from mrclab.softswitch.objects.runtime_api import DigestList, TableEntry
 from mrclab.softswitch.p4runtime.messages.matches import key_to_proto
 from mrclab.softswitch.p4runtime.messages.status import Code, P4RuntimeError
 from mrclab.softswitch.p4runtime.messages.values import to_bytes
-from mrclab.softswitch.p4runtime.p4info import Digest
-from mrclab.softswitch.p4runtime.state import PipelineState
+from mrclab.softswitch.p4runtime.p4info import Digest, P4InfoTable
 from mrclab.softswitch.p4runtime.stream.packet_io import HeaderCodec
 
 MessageMaker = Callable[[], p4r.StreamMessageResponse | None]
@@ -25,57 +23,38 @@ MessageMaker = Callable[[], p4r.StreamMessageResponse | None]
 MAX_WAITING = 4096  # events; a controller that reads slower than they come loses the newest
 
 
-def packet_in(codec: HeaderCodec, data: bytes) -> MessageMaker:
-    """Return the maker of a packet-in message; it gives None for a frame that is shorter than the header."""
-
-    def make() -> p4r.StreamMessageResponse | None:
-        packet = codec.unpack(data)
-        return None if packet is None else p4r.StreamMessageResponse(packet=packet)
-
-    return make
+def packet_in(codec: HeaderCodec, data: bytes) -> p4r.StreamMessageResponse | None:
+    """Return a packet-in message; None for a frame that is shorter than the header."""
+    packet = codec.unpack(data)
+    return None if packet is None else p4r.StreamMessageResponse(packet=packet)
 
 
-def digest_list(digest: Digest, found: DigestList) -> MessageMaker:
-    """Return the maker of a digest message."""
-
-    def make() -> p4r.StreamMessageResponse:
-        message = p4r.DigestList(digest_id=digest.id, list_id=found.list_id, timestamp=found.timestamp_ns)
-        for values in found.messages:
-            data = message.data.add()
-            if digest.shape == "bitstring":
-                data.bitstring = to_bytes(values[0])
-                continue
-            members = data.struct.members if digest.shape == "struct" else data.tuple.members
-            for value in values:
-                members.add(bitstring=to_bytes(value))
-        return p4r.StreamMessageResponse(digest=message)
-
-    return make
+def digest_list(digest: Digest, found: DigestList) -> p4r.StreamMessageResponse:
+    """Return a digest message."""
+    message = p4r.DigestList(digest_id=digest.id, list_id=found.list_id, timestamp=found.timestamp_ns)
+    for values in found.messages:
+        data = message.data.add()
+        if digest.shape == "bitstring":
+            data.bitstring = to_bytes(values[0])
+            continue
+        members = data.struct.members if digest.shape == "struct" else data.tuple.members
+        for value in values:
+            members.add(bitstring=to_bytes(value))
+    return p4r.StreamMessageResponse(digest=message)
 
 
-def idle_entries(state: PipelineState, table_name: str, entries: list[TableEntry]) -> MessageMaker | None:
-    """Return the maker of an idle notification; None if no controller set a timeout on any of `entries`."""
-    table = state.index.tables_by_name.get(table_name)
-    if table is None:
-        return None
-    timed = [(e, e.notes) for e in entries if e.notes is not None and e.notes.idle_timeout_ns]
-    if not timed:
-        return None
-    timestamp = time.time_ns()
-
-    def make() -> p4r.StreamMessageResponse:
-        message = p4r.IdleTimeoutNotification(timestamp=timestamp)
-        for entry, notes in timed:
-            item = message.table_entry.add(
-                table_id=table.id,
-                priority=entry.priority,
-                controller_metadata=notes.controller_metadata,
-                idle_timeout_ns=notes.idle_timeout_ns,
-            )
-            item.match.extend(key_to_proto(entry.match, table))
-        return p4r.StreamMessageResponse(idle_timeout_notification=message)
-
-    return make
+def idle_entries(table: P4InfoTable, entries: list[TableEntry], at_ns: int) -> p4r.StreamMessageResponse:
+    """Return a notification of entries that were idle at a time; each has its controller's notes."""
+    message = p4r.IdleTimeoutNotification(timestamp=at_ns)
+    for entry in entries:
+        item = message.table_entry.add(
+            table_id=table.id,
+            priority=entry.priority,
+            controller_metadata=entry.notes.controller_metadata,
+            idle_timeout_ns=entry.notes.idle_timeout_ns,
+        )
+        item.match.extend(key_to_proto(entry.match, table))
+    return p4r.StreamMessageResponse(idle_timeout_notification=message)
 
 
 class StreamChannel:
