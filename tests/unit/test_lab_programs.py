@@ -87,6 +87,14 @@ def test_only_regular_files_are_taken_into_the_results(tmp_path, monkeypatch):
     assert {path.name for path in (tmp_path / "log").glob("theirs-[a-z]*")} == {"theirs-said.txt"}
 
 
+def test_files_of_one_name_in_several_folders_are_all_taken_into_the_results(tmp_path, monkeypatch):
+    made = "cd $MRCLAB_FILES; mkdir a b; echo a > a/x.txt; echo b > b/x.txt; echo to"
+    monkeypatch.setitem(globals(), "TEXT", TEXT.replace("*.txt", "**/*.txt").replace("echo to", made))
+    driven(tmp_path, monkeypatch, 0)
+    found = {path.name: path.read_text()[:1] for path in (tmp_path / "log").glob("theirs-*.txt")}
+    assert found == {"theirs-a-x.txt": "a", "theirs-b-x.txt": "b", "theirs-said.txt": "t"}
+
+
 def test_a_program_that_fails_fails_the_traffic_and_says_how(tmp_path, monkeypatch):
     world, made = driven(tmp_path, monkeypatch, 4)
     assert re.search(r"^h1: sh -c .* ended with status 4", made.outcome["error"])

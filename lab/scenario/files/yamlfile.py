@@ -302,7 +302,8 @@ def _fields(model: type[BaseModel], location: Location) -> set[str]:
     """Return the names of the valid fields at a place, as written in YAML."""
     types: list[Any] = [model]
     for part in location:
-        types = [inner for kind in types for inner in _step(kind, part)]
+        if isinstance(part, str):
+            types = [inner for kind in types for inner in _step(kind, part)]
     return {name for kind in types for name in _names(kind)}
 
 
@@ -313,11 +314,8 @@ def _names(kind: Any) -> list[str]:
     return list(kind.names)
 
 
-def _step(kind: Any, part: int | str) -> Iterator[Any]:
-    """Yield the types that one part of a pydantic location leads to."""
-    if isinstance(part, int):
-        yield kind
-        return
+def _step(kind: Any, part: str) -> Iterator[Any]:
+    """Yield the types that a name in a pydantic location leads to."""
     if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
         return
     fields = {field.alias or name: field for name, field in kind.model_fields.items()}

@@ -217,7 +217,8 @@ class RunningPrograms(Running):
         for pattern in self.entry.files:
             for path in sorted(self._folder.glob(pattern)):
                 if path.is_file() and not path.is_symlink():
-                    shutil.copyfile(path, self._lab.run_dir / "log" / f"{self.name}-{path.name}")
+                    name = "-".join((self.name, *path.relative_to(self._folder).parts))
+                    shutil.copyfile(path, self._lab.run_dir / "log" / name)
 
     def bad_paths(self, rows: Mapping[str, list[dict[str, Any]]]) -> int:
         """Return 0: their QPs end with them."""
