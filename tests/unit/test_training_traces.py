@@ -381,6 +381,31 @@ def test_a_job_that_sends_nothing_is_no_flow_and_leaves_those_beside_it_as_they_
     assert [row["phase"] for row in phases(outcome.measures)] == ["start → job.end", "job.end → end"]
 
 
+COMPUTING = "num_ranks 2\nrank 0 {\nl1: calc 5000\n}\nrank 1 {\nl1: calc 10000\n}\n"
+
+
+def test_a_job_that_sends_nothing_is_done_at_its_end(tmp_path):
+    (tmp_path / "job.goal").write_text(COMPUTING)
+    job = {"name": "job", "kind": "trace", "file": "job.goal"}
+    other = {"name": "s", "kind": "stream", "from": "h3", "to": "h1", "size": "1MB"}
+    cut = {"name": "cut", "kind": "link_down", "link": "h4/t0-p1-1", "at": "100% of job", "until": "cut + 1us"}
+    outcome, records = run(tmp_path, [job, other], faults=[cut])
+    assert outcome.ok, outcome.verdicts
+    (ended,) = [r["t"] for r in records if r["kind"] == "traffic.end" and r["traffic"] == "job"]
+    (began,) = [r["t"] for r in records if r["kind"] == "fault.begin"]
+    assert ended <= began < ended + 1e-3
+
+
+def test_a_job_ends_with_the_agent_of_a_rank_that_sends_nothing(tmp_path):
+    (tmp_path / "job.goal").write_text(COMPUTING)
+    fault = {"name": "crash", "kind": "agent_crash", "host": "h2", "at": "20us"}
+    jobs = [{"name": "job", "kind": "trace", "file": "job.goal", "steps": 1000}]
+    outcome, records = run(tmp_path, jobs, faults=[fault])
+    (end,) = [r for r in records if r["kind"] == "traffic.end"]
+    assert (end["error"], outcome.error) == ("the agent of h2 ended", "")
+    assert end["t"] < 100e-6
+
+
 def test_a_job_whose_host_is_killed_ends_and_names_it_once(tmp_path):
     both = TEXT.replace("from 0 tag 7\n", "from 0 tag 7\nsend 9b to 0 tag 1\n")
     (tmp_path / "job.goal").write_text(both.replace("calc 20\n", "calc 20\nrecv 9b from 1 tag 1\n"))

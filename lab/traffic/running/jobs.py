@@ -18,7 +18,8 @@ class RunningJob(Running):
     def __init__(self, world: World, entry: JobTraffic, qps: int, seed: int) -> None:
         super().__init__(world, entry, qps, seed)
         self._ranks = entry.ranks
-        self._going = len(self.hosts)  # ranks with remaining steps
+        self._going = set(self.hosts)  # of ranks with remaining steps
+        self._lost = ""  # why one of them is gone that has no flow to fail
         self._ended_at = 0.0
 
     def _end_fields(self, flow: Flow, sends: bool) -> dict[str, Any]:
@@ -28,7 +29,7 @@ class RunningJob(Running):
         """Handle an event of a host's agent."""
         super().take(host, event)
         if event["kind"] == "training.step" and event["step"] == self.entry.steps - 1:
-            self._going -= 1
+            self._going.discard(host)
             self._ended_at = max(self._ended_at, float(event["ended"]))
 
     @property
@@ -40,14 +41,15 @@ class RunningJob(Running):
     def _has_all(self) -> bool:
         return not self._going
 
-    def share(self, now: float) -> float:
-        """Return the completed share, from 0 to 1, by bytes; 1 only at its end."""
-        return super().share(now) if self.size else 0.0
+    def _lose(self, host: str, why: str) -> None:
+        super()._lose(host, why)
+        if host in self._going and not self._by_host[host]:
+            self._failed, self._lost = True, self._lost or why
 
     def _counted(self, receiver: Mapping[str, Any]) -> dict[str, Any]:
         return {"received": int(receiver.get("bytes", 0))}
 
     def finish(self, error: str = "") -> None:
         """Stop it if it still runs; it ended with its last step, if that was reached."""
-        super().finish(error)
+        super().finish(error or self._lost)
         self.ended = max(self.ended or 0.0, self._ended_at)
