@@ -55,7 +55,7 @@ from mrclab.bench.sim import load
 from mrclab.bench.sim.common import SimLoad
 for traffic in ("permutation", "incast"):
     done = load.simulate(SimLoad(16, traffic, 200_000))
-    print(done["packets"], done["again"], done["completions"])
+    print(done["packets"], done["retransmitted"], done["completions"])
 """
 
 

@@ -147,8 +147,9 @@ def _as_json(found: Sequence[SimRow]) -> None:
     for row in found:
         one, cost = row.load, row.cost
         fields = {"hosts": one.hosts, "traffic": one.traffic, "size": one.size, "simulator": cost.simulator}
-        fields |= {"seeds": len(row.cpus), "packets": cost.packets, "again": cost.again, "wall": cost.wall}
-        fields |= {"cpu": cost.cpu, "memory": cost.memory, "completions": row.times()}
+        fields |= {"seeds": len(row.cpus), "packets": cost.packets, "retransmitted": cost.retransmitted}
+        fields |= {"again": cost.retransmitted}  # as earlier versions call it
+        fields |= {"wall": cost.wall, "cpu": cost.cpu, "memory": cost.memory, "completions": row.times()}
         sys.stdout.write(json.dumps(fields) + "\n")
 
 

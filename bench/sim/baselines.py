@@ -104,28 +104,28 @@ SHARES = {"median": table.SHARES["median"], "99 %": table.SHARES["99 %"]}
 class Compared:
     """One baseline with one traffic: completion times in µs by share, seed by seed; `there` empty without a reference.
 
-    `again` is the mean share of packets that were retransmitted, here and there.
+    `retransmitted` is the mean share of packets that were retransmitted, here and there.
     """
 
     traffic: str
     name: str
     here: dict[str, list[float]]
     there: dict[str, list[float]]
-    again: tuple[float, float]
+    retransmitted: tuple[float, float]
 
 
 def compare(case: Case, spec: SimLoad, seeds: int, turns: Turns) -> Compared:
     """Run one baseline in both simulators with seeds 1 to `seeds`; RunError if a simulator does not finish."""
     times: tuple[dict[str, list[float]], dict[str, list[float]]] = ({}, {})
-    again: tuple[list[float], list[float]] = ([], [])
+    retransmitted: tuple[list[float], list[float]] = ([], [])
     for seed in range(1, seeds + 1):
         one = replace(spec, seed=seed)
         costs = [turns.here(one), *([turns.there(one)] if case.reference else [])]
         for side, cost in enumerate(costs):
-            again[side].append(cost.again / max(1, cost.packets))
+            retransmitted[side].append(cost.retransmitted / max(1, cost.packets))
             for what, share in SHARES.items():
                 times[side].setdefault(what, []).append(cost.completed(share) * 1e6)
-    means = [sum(found) / len(found) if found else 0.0 for found in again]
+    means = [sum(found) / len(found) if found else 0.0 for found in retransmitted]
     traffic = f"{spec.traffic} of {spec.size // 1000} kB, {spec.hosts} hosts"
     return Compared(traffic, case.name, *times, (means[0], means[1]))
 
@@ -157,7 +157,7 @@ def text(found: Sequence[Compared]) -> str:
                 else:
                     line += ["–", ""]
             known = one.there and not one.name.startswith("RoCEv2")
-            lines.append([*line, f"{one.again[0]:.1%}", f"{one.again[1]:.1%}" if known else "–"])
+            lines.append([*line, f"{one.retransmitted[0]:.1%}", f"{one.retransmitted[1]:.1%}" if known else "–"])
         parts.append(markdown([*head, "retransmitted here", "there"], lines))
     return "\n\n".join(parts) + "\n"
 

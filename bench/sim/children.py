@@ -20,7 +20,7 @@ _KIB = 1024  # unit of ru_maxrss on Linux
 class SimCost:
     """Cost of one run: wall-clock and CPU seconds of the whole process, its largest memory in bytes.
 
-    `packets`: data packets sent, `again` of them retransmissions; `completions`: virtual seconds, sorted.
+    `packets`: data packets sent, `retransmitted` of them retransmissions; `completions`: virtual seconds, sorted.
     """
 
     wall: float
@@ -28,12 +28,13 @@ class SimCost:
     memory: int
     simulator: str = ""
     packets: int = 0
-    again: int = 0
+    retransmitted: int = 0
     completions: tuple[float, ...] = ()
 
-    def of(self, simulator: str, packets: int, again: int, completions: Sequence[float]) -> SimCost:
+    def of(self, simulator: str, packets: int, retransmitted: int, completions: Sequence[float]) -> SimCost:
         """Return a copy with the simulator's output."""
-        return replace(self, simulator=simulator, packets=packets, again=again, completions=tuple(completions))
+        counts = {"packets": packets, "retransmitted": retransmitted}
+        return replace(self, simulator=simulator, completions=tuple(completions), **counts)
 
     def completed(self, share: float) -> float:
         """Return the completion time that this share of all transfers did not exceed."""

@@ -40,5 +40,5 @@ def run(load: SimLoad, folder: Path) -> SimCost:
         raise RunError(
             f"{found} ended {len(completions)} of {len(matrix.connections)} connections; its last output: {lines[0]}"
         )
-    new, again = (0, 0) if sent is None else (int(sent[1]), int(sent[2]))  # not printed for RoCEv2
-    return cost.of(NAME, new + again, again, completions)
+    new, retransmitted = (0, 0) if sent is None else (int(sent[1]), int(sent[2]))  # not printed for RoCEv2
+    return cost.of(NAME, new + retransmitted, retransmitted, completions)

@@ -34,7 +34,7 @@ def run(load: SimLoad) -> SimCost:
     """Run `simulate` in a process of its own."""
     output, cost = measure([sys.executable, "-c", _PROGRAM, json.dumps(asdict(load))])
     found = json.loads(output.splitlines()[-1])
-    return cost.of(NAME, found["packets"], found["again"], found["completions"])
+    return cost.of(NAME, found["packets"], found["retransmitted"], found["completions"])
 
 
 def simulate(load: SimLoad) -> dict[str, Any]:
@@ -77,8 +77,12 @@ def _simulate(load: SimLoad) -> dict[str, Any]:
         nics[name].serve()
     completions = _finish(clock, endpoints, pending, begun)
     counted = [qp.stats for endpoint in endpoints.values() for qp in endpoint.verbs.qps.values()]
-    packets, again = (sum(getattr(stats, what) for stats in counted) for what in ("sent_packets", "retx_packets"))
-    return {"setup": setup, "packets": packets, "again": again, "completions": sorted(completions)}
+    return {
+        "setup": setup,
+        "packets": sum(stats.sent_packets for stats in counted),
+        "retransmitted": sum(stats.retx_packets for stats in counted),
+        "completions": sorted(completions),
+    }
 
 
 def _write(sender: Any, receiver: Any, number: int, source: bytearray, target: bytearray) -> Callable[[float], None]:

@@ -39,7 +39,7 @@ class Expected:
     """Expected time (seconds) of a flow, and packets retransmitted for each of its packets."""
 
     seconds: float
-    again: float
+    retransmitted: float
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class LossRow:
     recovery: str
     loss: float
     seconds: list[float]
-    again: list[float]
+    retransmitted: list[float]
     expected: Expected
 
 
@@ -72,8 +72,8 @@ def scenario(recovery: str, loss: float, mib: int) -> mrclab.Scenario:
 def theory(recovery: str, loss: float, packets: int, packet_time: float, rtt: float) -> Expected:
     """Return the expected time and retransmissions of a flow of `packets`."""
     if recovery == "selective_repeat":
-        again = loss / (1 - loss)
-        return Expected(packets * packet_time * (1 + again), again)
+        retransmitted = loss / (1 - loss)
+        return Expected(packets * packet_time * (1 + retransmitted), retransmitted)
     burst = math.ceil((rtt + packet_time) / packet_time)
     timeouts = loss * loss / (1 - loss)  # for each packet
     stalled = timeouts * ACK_TIMEOUT_UNIT * 2**_TIMEOUT_EXPONENT
@@ -115,7 +115,7 @@ def text(found: Sequence[LossRow]) -> str:
             _NAMES[row.recovery], f"{row.loss:.2%}",
             table.figure_text([1000 * one for one in row.seconds], 3), f"{1000 * row.expected.seconds:.3f}",
             f"{fmean(row.seconds) / row.expected.seconds - 1:+.1%}",
-            table.figure_text([100 * one for one in row.again], 2), f"{100 * row.expected.again:.2f}",
+            table.figure_text([100 * one for one in row.retransmitted], 2), f"{100 * row.expected.retransmitted:.2f}",
         ]
         for row in found
     ]  # fmt: skip

@@ -42,11 +42,12 @@ class SimRow:
     def of(cls, load: SimLoad, costs: Sequence[SimCost]) -> SimRow:
         """Make a row of several runs."""
         wall, cpu = (fmean(getattr(cost, what) for cost in costs) for what in ("wall", "cpu"))
-        packets, again = (round(fmean(getattr(cost, what) for cost in costs)) for what in ("packets", "again"))
+        packets = round(fmean(cost.packets for cost in costs))
+        retransmitted = round(fmean(cost.retransmitted for cost in costs))
         together = sorted(at for cost in costs for at in cost.completions)
         memory = max(cost.memory for cost in costs)
         cpus = tuple(cost.cpu for cost in costs)
-        return cls(load, SimCost(wall, cpu, memory).of(costs[0].simulator, packets, again, together), cpus)
+        return cls(load, SimCost(wall, cpu, memory).of(costs[0].simulator, packets, retransmitted, together), cpus)
 
     def times(self) -> list[float]:
         """Completion times, µs: least, median, 99 %, most."""
@@ -57,7 +58,7 @@ class SimRow:
         load, cost = self.load, self.cost
         return [
             f"{load.hosts:,}", f"{load.traffic}, {load.size:,} B", cost.simulator, f"{cost.packets:,}",
-            f"{cost.again:,}", f"{cost.wall:.1f}", f"{cost.cpu:.1f}", f"{cost.packets / cost.wall:,.0f}",
+            f"{cost.retransmitted:,}", f"{cost.wall:.1f}", f"{cost.cpu:.1f}", f"{cost.packets / cost.wall:,.0f}",
             f"{cost.cpu / cost.packets * 1e6:.1f}",
             show_bytes(cost.memory), *(f"{at:.1f}" for at in self.times()),
         ]  # fmt: skip
@@ -202,5 +203,5 @@ def _completions(both: Sequence[tuple[SimRow, SimRow]]) -> str:
         for share in (_MEDIAN, _TAIL):
             cells += [_micro(here, share), _micro(there, share), f"{difference(here, there, share):+.1%}"]
         cells += [_micro(here, 1.0), _micro(there, 1.0)]
-        lines.append([*cells, *(f"{row.cost.again / row.cost.packets:.1%}" for row in (here, there))])
+        lines.append([*cells, *(f"{row.cost.retransmitted / row.cost.packets:.1%}" for row in (here, there))])
     return markdown([*head, "retransmitted here", "there"], lines)

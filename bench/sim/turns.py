@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from mrclab.bench.sim import htsim, load
 from mrclab.bench.sim.children import SimCost
@@ -54,8 +55,7 @@ class Turns:
         text = json.dumps(key, sort_keys=True)
         path = self._folder and self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
         if path and path.exists():
-            found = json.loads(path.read_text(encoding="utf-8"))["cost"]
-            return SimCost(**{**found, "completions": tuple(found["completions"])})
+            return _read(json.loads(path.read_text(encoding="utf-8"))["cost"])
         if time.monotonic() > self._until:
             raise OutOfTimeError
         cost = run()
@@ -63,3 +63,10 @@ class Turns:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps({"load": json.loads(text), "cost": asdict(cost)}), encoding="utf-8")
         return cost
+
+
+def _read(stored: dict[str, Any]) -> SimCost:
+    """Return the cost of a stored run; those of earlier versions call `retransmitted` `again`."""
+    names = {"again": "retransmitted"}
+    fields = {names.get(name, name): value for name, value in stored.items()}
+    return SimCost(**{**fields, "completions": tuple(fields["completions"])})

@@ -1,4 +1,4 @@
-"""Real-time scheduling of a process: taken where allowed, and given back by a process that never rests."""
+"""Real-time scheduling of a process: taken where allowed, and given back by a process that never sleeps."""
 
 import os
 import stat
@@ -17,12 +17,12 @@ pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="ne
 SPIN = """
 import os, time
 from mrclab.topo.process import realtime
-realtime.WITHOUT_REST_S = {limit}
+realtime.RUNTIME_LIMIT_S = {limit}
 assert realtime.use_realtime(realtime.DATA_PLANE, inherited=False)
 assert os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR
 give_up = time.monotonic() + 30
 while os.sched_getscheduler(0) != os.SCHED_OTHER and time.monotonic() < give_up:
-    {rest}
+    {pause}
     {count}
 print("stepped down" if os.sched_getscheduler(0) == os.SCHED_OTHER else "real time")
 """
@@ -33,13 +33,13 @@ def outcome(**parts: str) -> str:
     return done.stdout.strip()
 
 
-def test_a_process_that_never_rests_becomes_an_ordinary_one():
-    assert outcome(limit="0.2", rest="pass", count="pass") == "stepped down"
+def test_a_process_that_never_sleeps_becomes_an_ordinary_one():
+    assert outcome(limit="0.2", pause="pass", count="pass") == "stepped down"
 
 
-def test_a_process_that_rests_keeps_its_place():
+def test_a_process_that_sleeps_keeps_its_place():
     rounds = "rounds = globals().get('rounds', 0) + 1\n    if rounds == 500: break"
-    assert outcome(limit="0.2", rest="time.sleep(0.001)", count=rounds) == "real time"
+    assert outcome(limit="0.2", pause="time.sleep(0.001)", count=rounds) == "real time"
 
 
 def test_rules_of_cables_are_put_in_place_with_the_priority_of_who_asks(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ COST = SimCost(1.0, 1.0, 1).of("x", 100, 5, [1e-4, 2e-4])
 def test_a_baseline_is_run_with_its_own_settings_here_and_there(monkeypatch):
     asked = []
     monkeypatch.setattr(load, "run", lambda one: (asked.append(one), COST)[1])
-    monkeypatch.setattr(htsim, "run", lambda one, _folder: (asked.append(one), replace(COST, again=10))[1])
+    monkeypatch.setattr(htsim, "run", lambda one, _folder: (asked.append(one), replace(COST, retransmitted=10))[1])
     found = list(baselines.rows(2))
     assert len(found) == sum(len(case.loads) for case in baselines.CASES)
     reps = [one for one in asked if one.selection == "reps"]

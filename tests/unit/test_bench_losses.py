@@ -21,7 +21,7 @@ def test_go_back_n_sends_a_round_trip_of_packets_again_for_a_lost_one():
     assert dropped == 1
     assert flow["sent_packets"] - PACKETS == 29
     expected = losses.theory("go_back_n", 0.001, PACKETS, 0.334e-6, 9.16e-6)
-    assert expected.again == pytest.approx(0.029, rel=0.02)
+    assert expected.retransmitted == pytest.approx(0.029, rel=0.02)
 
 
 def test_selective_repeat_sends_each_lost_packet_once_more_and_nothing_else():

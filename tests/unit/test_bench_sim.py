@@ -26,7 +26,7 @@ def test_every_transfer_completes_and_the_seed_says_when(traffic, transfers):
     one, other = (load.simulate(SimLoad(16, traffic, 40_960)) for _ in range(2))
     assert len(one["completions"]) == transfers
     assert one["completions"] == other["completions"]
-    assert one["packets"] == other["packets"] == transfers * 10 + one["again"]
+    assert one["packets"] == other["packets"] == transfers * 10 + one["retransmitted"]
     assert one["completions"][0] > 10 * 332.8e-9
 
 
@@ -59,7 +59,7 @@ def test_it_tells_an_object_per_load_and_simulator(capsys):
         (16, "permutation", 40_000, "MRC Lab"),
         (16, "incast", 40_000, "MRC Lab"),
     ]
-    assert said[0]["packets"] == 160
+    assert (said[0]["packets"], said[0]["retransmitted"]) == (160, 0)
     assert 0 < said[0]["completions"][0] <= said[0]["completions"][1]
     assert min(said[0]["cpu"], said[0]["memory"]) > 0
 
@@ -112,7 +112,7 @@ def finished(place, at):
 def test_what_uet_htsim_says_is_read(stand_in, tmp_path):
     stand_in(*(finished(place, 100 - place) for place in range(16)), "Done", "New: 784 Rtx: 3 RTS: 0 Bounced: 0")
     cost = htsim.run(SMALL, tmp_path)
-    assert (cost.packets, cost.again, len(cost.completions)) == (787, 3, 16)
+    assert (cost.packets, cost.retransmitted, len(cost.completions)) == (787, 3, 16)
     assert (cost.completed(0), cost.completed(1)) == (pytest.approx(85e-6), pytest.approx(100e-6))
     assert (tmp_path / "load.cm").read_text() == SMALL.matrix().text()
 
@@ -184,6 +184,15 @@ def test_a_run_that_is_kept_is_not_repeated(tmp_path, monkeypatch):
     assert command.main([*words, str(tmp_path / "runs")]) == 0
     with pytest.raises(pytest.fail.Exception, match="ran again"):
         command.main([*words, str(tmp_path / "others")])
+
+
+def test_a_run_kept_by_an_earlier_version_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(load, "run", lambda _load: SimCost(1.0, 1.0, 1).of("MRC Lab", 16, 3, [1e-4]))
+    first = Turns(tmp_path).here(SMALL)
+    (kept,) = tmp_path.iterdir()
+    kept.write_text(kept.read_text().replace('"retransmitted"', '"again"'))
+    monkeypatch.setattr(load, "run", lambda _load: pytest.fail("it ran again"))
+    assert Turns(tmp_path).here(SMALL) == first
 
 
 def test_what_uet_htsim_cannot_hold_is_run_without_it(monkeypatch, capsys):

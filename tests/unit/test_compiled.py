@@ -261,7 +261,7 @@ from mrclab import compiled
 from mrclab.sim import ticks
 
 def simulate(load):
-    return {"packets": ticks.twice(load[0]), "again": compiled.state().runs, "completions": []}
+    return {"packets": ticks.twice(load[0]), "retransmitted": compiled.state().runs, "completions": []}
 """,
 }
 

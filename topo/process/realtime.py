@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 CONTROL_PLANE = 1  # real-time priority of the controller
 DATA_PLANE = 2  # of all others; softswitch, which can be had without the lab, sets the same
-WITHOUT_REST_S = 2.0  # seconds of CPU without a rest after which a process is an ordinary one again
+RUNTIME_LIMIT_S = 2.0  # seconds of CPU without sleeping after which a process is an ordinary one again
 _PR_SET_TIMERSLACK = 29
 _TIMER_SLACK_NS = 1000
 _PROC = Path("/proc")
@@ -27,7 +27,7 @@ _PROC = Path("/proc")
 def use_realtime(priority: int, *, inherited: bool) -> bool:
     """Schedule all threads of this process in real time; return False, with a warning, without permission.
 
-    `inherited`: by threads and processes that it starts from now on. One that runs for `WITHOUT_REST_S` without
+    `inherited`: by threads and processes that it starts from now on. One that runs for `RUNTIME_LIMIT_S` without
     sleeping gets SIGXCPU (RLIMIT_RTTIME) and goes on as an ordinary process, so that it cannot block the machine.
     """
     import resource  # noqa: PLC0415 - Unix alone has it
@@ -35,7 +35,7 @@ def use_realtime(priority: int, *, inherited: bool) -> bool:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_TIMERSLACK, _TIMER_SLACK_NS, 0, 0, 0)
     policy = os.SCHED_RR if inherited else os.SCHED_RR | os.SCHED_RESET_ON_FORK
     try:
-        resource.setrlimit(resource.RLIMIT_RTTIME, (int(WITHOUT_REST_S * 1e6), resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_RTTIME, (int(RUNTIME_LIMIT_S * 1e6), resource.RLIM_INFINITY))
         signal.signal(signal.SIGXCPU, _step_down)
         for thread in _threads(os.getpid()):
             os.sched_setscheduler(thread, policy, os.sched_param(priority))
@@ -47,7 +47,7 @@ def use_realtime(priority: int, *, inherited: bool) -> bool:
 
 def _step_down(_signal: int, _frame: object) -> None:
     _schedule(_threads(os.getpid()), os.SCHED_OTHER, 0)
-    log.warning("ran for %g s without rest; going on without real-time scheduling", WITHOUT_REST_S)
+    log.warning("ran for %g s without sleeping; going on without real-time scheduling", RUNTIME_LIMIT_S)
 
 
 def to_real_time(pid: int) -> None:
