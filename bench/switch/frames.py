@@ -10,6 +10,9 @@ from __future__ import annotations
 import struct
 
 from mrclab.controller.provisioning.intent import EntryAction, IntendedEntry
+from mrclab.hosts.rdma.packets import wire
+from mrclab.topo.frames import PAYLOAD_AT, srv6_frame
+from mrclab.topo.numbers import MRC_UDP_PORT, Dscp
 
 SIZES = (128, 1024, 4200)
 """Bytes from Ethernet's first to the payload's last: an acknowledgement, something between, and MRC's 4 KiB packet."""
@@ -20,15 +23,13 @@ BLOCK = 0xFCBB_BB00
 OUT_SOURCE, OUT_DESTINATION = 0x020A_0000_0201, 0x020B_0000_0201
 """MAC addresses of a frame that was forwarded."""
 
-NUMBER_AT = 114
-"""Offset of the number: behind Ethernet 14, IPv6 40 + 40, UDP 8, BTH 12."""
+NUMBER_AT = PAYLOAD_AT + wire.BTH.size
+"""Offset of the number."""
 
 NEVER = (1 << 19) - 1
 """A queue depth that no packet finds."""
 
 _FORWARD = EntryAction("forward", (("port", OUT_PORT), ("src_mac", OUT_SOURCE), ("dst_mac", OUT_DESTINATION)))
-_IPV6, _UDP, _IN_IPV6, _ROCE = 0x86DD, 17, 41, 4791
-_TRIMMABLE, _ECT0, _HOPS = 4, 2, 64
 _INNER = bytes.fromhex("fdcbbb00000000010000000000000001fdcbbb00000000020000000000000001")
 
 
@@ -49,13 +50,12 @@ ENTRIES = (
 
 def frame(size: int, destination: bytes, number: int = 0) -> bytes:
     """Return a frame of `size` bytes for the MAC address of the switch's port."""
-    payload = struct.pack(">Q", number) + bytes(size - NUMBER_AT - 8)
-    bth = struct.pack(">BBHIBBH", 0x26, 0, 0xFFFF, 0x000011, 0, 0, 7)
-    udp = struct.pack(">HHHH", 0xC101, _ROCE, 8 + len(bth) + len(payload), 0)
-    inner = _ipv6(_UDP, len(udp) + len(bth) + len(payload), _INNER)
+    payload = wire.BTH.pack(0x26, 0, wire.P_KEY, 0x11, 7) + struct.pack(">Q", number)
     usids = struct.pack(">IHHHHI", BLOCK, MY_USID, NEXT_USID, AFTER_USID, 0x3101, 0)
-    outer = _ipv6(_IN_IPV6, size - 54, _INNER[:16] + usids)
-    return destination + b"\x02\x0c\0\0\0\x01" + struct.pack(">H", _IPV6) + outer + inner + udp + bth + payload
+    macs, ports = destination + b"\x02\x0c\0\0\0\x01", (0xC101, MRC_UDP_PORT)
+    traffic_class = Dscp.TRIMMABLE << 2 | wire.ECN_ECT
+    payload = payload.ljust(size - PAYLOAD_AT, b"\0")
+    return srv6_frame(macs, _INNER[:16] + usids, _INNER, ports, payload, traffic_class, 0x1C101)
 
 
 def forwarded(sent: bytes) -> bytes:
@@ -63,8 +63,3 @@ def forwarded(sent: bytes) -> bytes:
     macs = OUT_DESTINATION.to_bytes(6, "big") + OUT_SOURCE.to_bytes(6, "big")
     usids = sent[38:42] + sent[44:54] + b"\0\0"
     return macs + sent[12:21] + bytes([sent[21] - 1]) + sent[22:38] + usids + sent[54:]
-
-
-def _ipv6(following: int, length: int, addresses: bytes) -> bytes:
-    first = 6 << 28 | _TRIMMABLE << 22 | _ECT0 << 20 | 0x1C101
-    return struct.pack(">IHBB", first, length, following, _HOPS) + addresses

@@ -16,12 +16,11 @@ from mrclab.bench.switch.generator import TrafficGenerator, Trial
 from mrclab.bench.switch.rpcfloor import rpc_floor
 from mrclab.bench.switch.targets import SOFT, BenchTarget, SwitchProcess, kernel_forwarding, process, provision
 from mrclab.bench.switch.wire import BenchWire, wire
-from mrclab.controller.provisioning.intent import IntendedEntry
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.lab.command.p4build import P4_INFO, P4_JSON
 from mrclab.lab.errors import RunError
 from mrclab.lab.measure.series import quantile
-from mrclab.softswitch.objects.runtime_api import ActionCall, TableEntry
+from mrclab.lab.p4 import inside
 from mrclab.softswitch.switch import SoftSwitch
 from mrclab.topo.linux import paths
 from mrclab.topo.numbers import CPU_PORT, DROP_PORT, PRIORITIES
@@ -264,7 +263,7 @@ def program_seconds(size: int, count: int = FRAMES) -> float:
     switch.transmit = transmit  # type: ignore[method-assign]
     switch.commit(switch.compile(P4_JSON.read_bytes()))
     for entry in frames.ENTRIES:
-        _insert(switch, entry)
+        inside.insert(switch, entry)
     ingress = switch.program().ingress
     arrived = [bytearray(frames.frame(size, bytes(6))) for _ in range(count)]
     begun = time.thread_time()
@@ -275,12 +274,3 @@ def program_seconds(size: int, count: int = FRAMES) -> float:
     if sent[0] != count:
         raise RunError(f"the program forwarded {sent[0]} of {count} frames")
     return seconds / count
-
-
-def _insert(switch: SoftSwitch, entry: IntendedEntry) -> None:
-    """Insert an entry, its table and action found by their last names."""
-    (act,), tables = entry.actions, switch.program().tables
-    table = next(table for name, table in tables.items() if name.rsplit(".", 1)[-1] == entry.table)
-    called = next(name for name in table.actions if name.rsplit(".", 1)[-1] == act.name)
-    key = tuple(value for _, value in entry.match)
-    table.insert(TableEntry(key, ActionCall(called, tuple(value for _, value in act.params))))

@@ -3,12 +3,13 @@
 A frame's lookups are described with the program's names: tables with keys, hits and actions, registers, counters.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from mrclab import HOME
 from mrclab.controller.provisioning import intent
+from mrclab.softswitch.dataplane import DataPlane
 from mrclab.softswitch.inprocess import InProcess
 from mrclab.softswitch.objects.runtime_api import ActionCall, GroupRef, TableEntry
 from mrclab.topo.model import Fabric
@@ -25,6 +26,32 @@ class Lookup:
     table: str
     key: tuple[int, ...]
     hit: bool
+
+
+def full_name(names: Iterable[str], name: str) -> str:
+    """Return the program's name among some, given whole or by its last part. KeyError: there is none."""
+    for found in names:
+        if name in (found, found.rsplit(".", 1)[-1]):
+            return found
+    raise KeyError(name)
+
+
+def insert(runtime: DataPlane, entry: intent.IntendedEntry, group: int = 1) -> None:
+    """Write one entry of the controller; a one-shot entry becomes the group of this number, which is free."""
+    table = runtime.table(full_name(runtime.program().tables, entry.table))
+    calls = [
+        ActionCall(full_name(table.actions, act.name), tuple(value for _, value in act.params)) for act in entry.actions
+    ]
+    action = _group(runtime, calls, group) if entry.one_shot else calls[0]
+    table.insert(TableEntry(tuple(value for _, value in entry.match), action))
+
+
+def _group(runtime: DataPlane, calls: list[ActionCall], number: int) -> GroupRef:
+    members, profile = dict(enumerate(calls, number << 8)), runtime.profile(PROFILE)
+    for member, call in members.items():
+        profile.insert_member(member, call)
+    profile.insert_group(number, members)
+    return GroupRef(number)
 
 
 class MrcSwitch(InProcess):
@@ -44,39 +71,18 @@ class MrcSwitch(InProcess):
 
     def insert(self, entry: intent.IntendedEntry) -> None:
         """Write one entry of the controller."""
-        table = self.full_name(entry.table)
-        calls = [self._call(table, act) for act in entry.actions]
-        match = tuple(value for _, value in entry.match)
-        action = self._group(calls) if entry.one_shot else calls[0]
-        self.runtime.table(table).insert(TableEntry(match, action))
+        self._groups += entry.one_shot
+        insert(self.runtime, entry, self._groups)
 
     def full_name(self, table: str) -> str:
         """Return the program's name of a table: `MrcIngress.usid_fib` for `usid_fib`. KeyError: it has none."""
-        found = next((name for name in self.runtime.program().tables if table in (name, name.rsplit(".", 1)[-1])), None)
-        if found is None:
-            raise KeyError(table)
-        return found
+        return full_name(self.runtime.program().tables, table)
 
     def answer(self, port: int, data: bytes) -> list[tuple[int, bytes]]:
         """Inject a frame; return the frames sent: port and bytes of each."""
         outcome = self.arrive(self.now_ns, port, data)
         self.run()
         return [(copy.port, copy.data) for copy in outcome.copies if copy.data is not None]
-
-    def full_action(self, table: str, action: str) -> str:
-        """Return the program's name of an action of a table, whose full name is given."""
-        return next(full for full in self.runtime.table(table).actions if full.rsplit(".", 1)[-1] == action)
-
-    def _call(self, table: str, act: intent.EntryAction) -> ActionCall:
-        return ActionCall(self.full_action(table, act.name), tuple(value for _, value in act.params))
-
-    def _group(self, calls: list[ActionCall]) -> GroupRef:
-        self._groups += 1
-        members = dict(enumerate(calls, self._groups << 8))
-        for member, call in members.items():
-            self.runtime.profile(PROFILE).insert_member(member, call)
-        self.runtime.profile(PROFILE).insert_group(self._groups, members)
-        return GroupRef(self._groups)
 
     def _watch_tables(self) -> None:
         names = self.runtime.program().ingress.__globals__

@@ -1,28 +1,29 @@
 """The path of one packet through P4 switches: at each its headers, table lookups, registers and output port."""
 
 import json
-import struct
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
 from mrclab.controller.provisioning.counters import DROP_REASONS
+from mrclab.hosts.rdma.packets import wire
 from mrclab.lab.p4 import text
 from mrclab.lab.p4.inside import EGRESS, INGRESS, PROGRAM, Lookup, MrcSwitch
 from mrclab.topo import srv6
-from mrclab.topo.model import Fabric, PortRef
-from mrclab.topo.numbers import HOP_LIMIT, MRC_UDP_PORT, Dscp
+from mrclab.topo.frames import ETHERTYPE_IPV6, IPV6_IN_IPV6, UDP, srv6_frame
+from mrclab.topo.model import Fabric, PortRef, mac_bytes
+from mrclab.topo.numbers import MRC_UDP_PORT, Dscp
 
 Fields = dict[str, dict[str, int]]
 """Header → field → value."""
 
-_ETHERTYPE_IPV6, _IPV6_IN_IPV6, _UDP, _WRITE = 0x86DD, 41, 17, 0x06
+_WRITE = 0x06
 _PAYLOAD = bytes(64)
 _PARSER = (
     ("ethernet", "", "", 0),
-    ("ipv6", "ethernet", "ether_type", _ETHERTYPE_IPV6),
-    ("inner_ipv6", "ipv6", "next_header", _IPV6_IN_IPV6),
-    ("udp", "inner_ipv6", "next_header", _UDP),
+    ("ipv6", "ethernet", "ether_type", ETHERTYPE_IPV6),
+    ("inner_ipv6", "ipv6", "next_header", IPV6_IN_IPV6),
+    ("udp", "inner_ipv6", "next_header", UDP),
     ("bth", "udp", "dst_port", MRC_UDP_PORT),
 )
 """Headers in their order: each follows the one before where that one's field has a value."""
@@ -34,19 +35,11 @@ def packet(fabric: Fabric, source: str, target: str, plane: int, uplink: int) ->
     """A frame of an RDMA write as `source` sends it by this plane and T0 uplink."""
     host, peer = fabric.host(source), fabric.host(target)
     port = host.port(plane)
-    inner = srv6.from_text(host.address).to_bytes(16, "big"), srv6.from_text(peer.address).to_bytes(16, "big")
-    outer = inner[0], fabric.outer_address(source, target, srv6.ev(plane, uplink, 0)).to_bytes(16, "big")
-    bth = struct.pack(">BBHBBHI", _WRITE, 0, 0xFFFF, 0, 0, 256, 0)
-    udp = struct.pack(">HHHH", 0xC000, MRC_UDP_PORT, 8 + len(bth) + len(_PAYLOAD), 0)
-    body = udp + bth + _PAYLOAD
-    made = b"".join(bytes.fromhex(mac.replace(":", "")) for mac in (port.peer.mac, port.mac))
-    made += struct.pack(">H", _ETHERTYPE_IPV6)
-    made += _ipv6(*outer, 40 + len(body), _IPV6_IN_IPV6) + _ipv6(*inner, len(body), _UDP)
-    return made + body
-
-
-def _ipv6(source: bytes, destination: bytes, length: int, following: int) -> bytes:
-    return struct.pack(">IHBB", 6 << 28 | Dscp.TRIMMABLE << 22, length, following, HOP_LIMIT) + source + destination
+    own, theirs = (srv6.to_bytes(srv6.from_text(each.address)) for each in (host, peer))
+    outer = own + srv6.to_bytes(fabric.outer_address(source, target, srv6.ev(plane, uplink, 0)))
+    macs = mac_bytes(port.peer.mac) + mac_bytes(port.mac)
+    payload = wire.BTH.pack(_WRITE, 0, wire.P_KEY, 256, 0) + _PAYLOAD
+    return srv6_frame(macs, outer, own + theirs, (0xC000, MRC_UDP_PORT), payload, Dscp.TRIMMABLE << 2)
 
 
 @cache

@@ -9,13 +9,13 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from mrclab.controller.provisioning.intent import EntryAction, IntendedEntry
 from mrclab.lab.command import p4build
 from mrclab.lab.errors import LabError
 from mrclab.lab.lessons.base import Check, read
 from mrclab.lab.lessons.p4 import p4statement
 from mrclab.lab.lessons.p4.routes import address, destination, frame
 from mrclab.lab.p4.inside import MrcSwitch
-from mrclab.softswitch.objects.runtime_api import ActionCall, TableEntry
 from mrclab.topo import srv6
 
 ACTION = "shift_usid"
@@ -104,5 +104,5 @@ def _reachable(sent: int) -> set[int]:
 
 
 def _insert(switch: MrcSwitch, table: str, key: int, action: str, *arguments: int) -> None:
-    name = switch.full_name(table)
-    switch.runtime.table(name).insert(TableEntry((key,), ActionCall(switch.full_action(name, action), arguments)))
+    params = tuple(("", value) for value in arguments)
+    switch.insert(IntendedEntry(table, (("", key),), (EntryAction(action, params),)))
