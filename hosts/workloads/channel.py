@@ -89,7 +89,7 @@ class _ChannelEnd:
         self.peer = peer
         self.qps = qps
         self.slots = slots
-        self.bytes = 0  # whole messages acknowledged, or received
+        self.bytes = 0  # of whole messages acknowledged, or received
         self.error = ""
         self.place = {qp: place for place, qp in enumerate(qps)}
 
@@ -200,7 +200,7 @@ class ChannelSender(_ChannelEnd):
 
 
 class Receiver(_ChannelEnd):
-    """The receiving end. `length_of` gives the length of a split message by its number."""
+    """The receiving end. `length_of` gives the length of a split message by its number; None: each QP has a piece."""
 
     def __init__(
         self,
@@ -210,11 +210,10 @@ class Receiver(_ChannelEnd):
         qps: list[int],
         slots: Slots,
         memory: MemoryRegion,
-        length_of: Callable[[int], int],
+        length_of: Callable[[int], int] | None,
     ) -> None:
         super().__init__(verbs, name, peer, qps, slots)
         self.memory = memory
-        self.messages = 0
         self._length_of = length_of
         self._missing: dict[int, int] = {}  # missing pieces by message, of partial messages
 
@@ -234,32 +233,27 @@ class Receiver(_ChannelEnd):
         """Take in a completion; return the number of a message that is now whole. None also after an error."""
         if self.fails(completion):
             return None
-        assert completion.imm is not None
-        number, place = completion.imm, self.place[completion.qp]
+        number, size, qps = completion.imm, completion.byte_len, len(self.qps)
+        assert number is not None
         self.verbs.post_recv(completion.qp, 0, now)
-        begin = self.slots.at(number)
-        if not self.slots.split:
-            if self.slots.digest:
-                self.digests[place].update(self.memory.view[begin : begin + completion.byte_len])
-            return self._count(number, completion.byte_len)
-        length = self._length_of(number)
-        parts = pieces(length, len(self.qps))
-        offset, size = parts[place]
+        self.bytes += size
+        place, length, count = self.place[completion.qp], size, 1
+        if self.slots.split:
+            length = self._length_of(number) if self._length_of is not None else qps
+            count = min(qps, max(1, length))
         if self.slots.digest:
-            view = self.memory.view[begin + offset : begin + offset + size]
-            self.digests[place].update(view)
-        self._missing[number] = self._missing.get(number, len(parts)) - 1
-        if self._missing[number]:
-            return None
-        del self._missing[number]
-        return self._count(number, length)
-
-    def _count(self, number: int, length: int) -> int:
-        self.bytes += length
-        self.messages += 1
+            begin = self.slots.at(number) + (length * place // count if self.slots.split else 0)
+            self.digests[place].update(self.memory.view[begin : begin + size])
+        if count > 1:
+            left = self._missing.get(number, count) - 1
+            if left:
+                self._missing[number] = left
+                return None
+            del self._missing[number]
         return number
 
     def view(self, number: int) -> memoryview:
         """Return the bytes of a split message that has arrived."""
+        assert self._length_of is not None
         begin = self.slots.at(number)
         return self.memory.view[begin : begin + self._length_of(number)]

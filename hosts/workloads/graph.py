@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from typing_extensions import override
+
 from mrclab.hosts.rdma.completion import WorkCompletion
 from mrclab.hosts.rdma.timers import Timers
 from mrclab.hosts.workloads.channel import ChannelSender, Receiver, SentMessage
@@ -34,7 +36,7 @@ from mrclab.hosts.workloads.schedules import (
     exchanged,
     schedule,
 )
-from mrclab.hosts.workloads.span import Span, WorkloadBounds
+from mrclab.hosts.workloads.span import Span
 
 MAX_NUMBERS: Final = 1 << 32
 """Distinguishable messages of two ranks: an immediate has 32 bits."""
@@ -111,33 +113,12 @@ def _accepts(live: _Live, place: int, number: int) -> bool:
     return (number - live.base) % MAX_NUMBERS in live.schedule.ops[place].accepts
 
 
-class PieceReceiver(Receiver):
-    """A receiving end that needs no lengths: every QP brings one piece of a message."""
-
-    def arrived(self, completion: WorkCompletion, now: float) -> int | None:
-        """Take in a completion; return the number of a message that is now whole. None also after an error."""
-        if self.fails(completion):
-            return None
-        number = completion.imm
-        assert number is not None
-        self.verbs.post_recv(completion.qp, 0, now)
-        self.bytes += completion.byte_len
-        if len(self.qps) > 1:
-            left = self._missing.get(number, len(self.qps)) - 1
-            if left:
-                self._missing[number] = left
-                return None
-            del self._missing[number]
-        self.messages += 1
-        return number
-
-
 class GraphRun(Span):
     """Drives one rank. `senders` and `receivers` are this host's ends by the rank of their peer; `seed` is jitter's.
 
     `on_sent(flow, message)` after every acknowledged message, `on_step(step, began, ended)` after each step, `on_done`
-    after the last one, or a failure. A rank that `bounds` end by time is `idle` after its last step, and does another
-    one if a peer has begun it.
+    after the last one, or a failure. It ends after `steps`; if that is None, at the time `until`: then it is idle after
+    its last step, and does another one if a peer has begun it.
     """
 
     def __init__(
@@ -148,7 +129,7 @@ class GraphRun(Span):
         receivers: Mapping[int, Receiver],
         timers: Timers,
         payload: Payload,
-        bounds: WorkloadBounds,
+        steps: int | None,
         on_sent: Callable[[str, SentMessage], None] | None,
         on_step: Callable[[int, float, float], None],
         on_done: Callable[[], None],
@@ -158,7 +139,9 @@ class GraphRun(Span):
         self.computed = 0.0  # seconds of the step in which anything computed
         self._program = program
         self._payload = payload
-        self._bounds = bounds
+        self._steps = steps
+        self.until: float | None = None  # time on the transport's clock, seconds, known with the start
+        self._idle_since: float | None = None
         self._on_sent = on_sent
         self._senders = senders
         self._rank_of = {end.name: rank for ends in (senders, receivers) for rank, end in ends.items()}
@@ -178,6 +161,11 @@ class GraphRun(Span):
 
     # --- from outside -----------------------------------------------------------------------------
 
+    @property
+    def idle(self) -> bool:
+        """True if its time is over, and it continues only if others do."""
+        return self._idle_since is not None
+
     def start(self, now: float) -> None:
         """Begin the first step."""
         self.began = self._step_began = now
@@ -185,6 +173,11 @@ class GraphRun(Span):
             self._end(now)
             return
         self._begin_steps(now)
+
+    @override
+    def stop(self, now: float) -> None:
+        """End if it is idle, or abort: hosts that wait for this one then never finish."""
+        self._end(now if self._idle_since is None else self._idle_since)
 
     def sent(self, sender: ChannelSender, completion: WorkCompletion, now: float) -> None:
         """Handle a completion of a sender."""
@@ -327,15 +320,15 @@ class GraphRun(Span):
 
     def _step_over(self, now: float) -> None:
         """End a step and begin the next one; all of them at once where the rank has nothing to do."""
-        bounds = self._bounds
+        steps = self._steps
         while not self.over:
-            last = bounds.over(self._step + 1, now)
-            if last and bounds.by_time and not self._early:  # no peer has begun another step
+            last = self._step + 1 >= steps if steps is not None else self.until is not None and now >= self.until
+            if last and steps is None and not self._early:  # no peer has begun another step
                 self._idle_since = now
             self._on_step(self._step, self._step_began, now)
             self._step += 1
             self._step_began = now
-            if last and not bounds.by_time:
+            if last and steps is not None:
                 self._end(now)
             elif self.idle or self._begin_step():
                 return

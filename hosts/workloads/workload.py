@@ -8,15 +8,14 @@ from mrclab.hosts.memory.memory import Access as FileAccess
 from mrclab.hosts.memory.memory import Buffer, Memory
 from mrclab.hosts.rdma.completion import WorkCompletion
 from mrclab.hosts.rdma.memory import Access, MemoryRegion
-from mrclab.hosts.rdma.timers import Timer
 from mrclab.hosts.rdma.verbs import FULL_ACCESS, Verbs
 from mrclab.hosts.transports import Endpoint
 from mrclab.hosts.workloads.channel import SHIFT, ChannelSender, Receiver, SentMessage, Slots, content, shared, touched
 from mrclab.hosts.workloads.digests import SharedDigests
-from mrclab.hosts.workloads.graph import GraphRun, PieceReceiver, RankProgram
+from mrclab.hosts.workloads.graph import GraphRun, RankProgram
 from mrclab.hosts.workloads.payload import OUTSTANDING, Payload, RingPayload, RoundPayload
 from mrclab.hosts.workloads.schedules import RECV, SEND, Collective, Op, ScheduleBuilder, chunk, schedule
-from mrclab.hosts.workloads.span import Span, WorkloadBounds
+from mrclab.hosts.workloads.span import Span
 from mrclab.hosts.workloads.specs import FlowSpec, WorkloadSpec
 from mrclab.hosts.workloads.stream import StreamSender
 
@@ -58,14 +57,12 @@ class Workload:
         self._own: MemoryRegion | None = None
         self._streams: dict[str, StreamSender] = {}
         self._flows: dict[str, FlowSpec] = {}
-        self._later: dict[str, Timer] = {}  # streams that begin after the others
+        self._starts = [self._timers.timer(self._begin)]  # of all, and of streams that begin after the others
         self._waiting: set[str] = set()  # streams that begin with `start_flows`
-        self._bounds = WorkloadBounds(self._program.steps if self._is_job else spec.iterations)
         self._graph: GraphRun | None = None
         self._payload = Payload()
         self._messages: dict[str, list[tuple[float, float, int]]] = {}
         self._failed: set[str] = set()
-        self._timer = self._timers.timer(self._begin)
 
     # --- set-up -----------------------------------------------------------------------------------
 
@@ -102,8 +99,8 @@ class Workload:
             memory = self._sent_from()
         else:
             memory = self._register(shared(size) if self.spec.counted else touched(size), FULL_ACCESS)
-        made = PieceReceiver if self._is_job else Receiver
-        receiver = made(self._verbs, flow.name, flow.peer, qps, self.slots, memory, self._length_of)
+        length_of = None if self._is_job else self._length_of
+        receiver = Receiver(self._verbs, flow.name, flow.peer, qps, self.slots, memory, length_of)
         self._share(receiver, "recv")
         self.receivers[flow.name] = receiver
         self.by_qp |= dict.fromkeys(qps, receiver)
@@ -166,11 +163,10 @@ class Workload:
     def start(self, at: float, now: float) -> None:
         """Begin at a monotonic time, or at once where it is past."""
         if self._is_graph:
-            self._make_graph()
-            self._bounds.until = None if self.spec.duration is None else at + self.spec.duration
+            self._make_graph().until = None if self.spec.duration is None else at + self.spec.duration
         else:
             self._make_streams()
-        self._timer.arm(max(at, now))
+        self._starts[0].arm(max(at, now))
 
     @property
     def _program(self) -> RankProgram:
@@ -184,7 +180,8 @@ class Workload:
             program, ranks = self._job() if self._is_job else self._ring() if self._is_ring else self._rounds()
             self._graph = GraphRun(
                 program, self.spec.seed, {ranks[name]: end for name, end in self.senders.items()},
-                {ranks[name]: end for name, end in self.receivers.items()}, self._timers, self._payload, self._bounds,
+                {ranks[name]: end for name, end in self.receivers.items()}, self._timers, self._payload,
+                program.steps if self._is_job else self.spec.iterations,
                 self._sent if self._is_ring else None, self._step, self._graph_done,
             )  # fmt: skip
         return self._graph
@@ -227,7 +224,7 @@ class Workload:
     @property
     def running(self) -> bool:
         """True if it will begin, or has begun and not ended."""
-        begins = self._timer.armed or bool(self._later) or bool(self._waiting)
+        begins = bool(self._waiting) or any(timer.armed for timer in self._starts)
         return begins or any(pattern.running for pattern in self._patterns())
 
     def _begin(self, now: float) -> None:
@@ -236,14 +233,10 @@ class Workload:
         for name, stream in self._streams.items():
             start = self._flows[name].start
             if start:
-                self._later[name] = self._timers.timer(functools.partial(self._begin_later, name))
-                self._later[name].arm(now + start)
+                self._starts.append(self._timers.timer(stream.start))
+                self._starts[-1].arm(now + start)
             elif start is not None:
                 stream.start(now)
-
-    def _begin_later(self, name: str, now: float) -> None:
-        del self._later[name]
-        self._streams[name].start(now)
 
     def start_flows(self, names: Sequence[str], now: float) -> None:
         """Begin streams that waited for it."""
@@ -261,9 +254,8 @@ class Workload:
 
     def _cancel(self) -> None:
         """Cancel everything that has not begun."""
-        for timer in (self._timer, *self._later.values()):
+        for timer in self._starts:
             timer.cancel()
-        self._later.clear()
         self._waiting.clear()
 
     def take(self, completion: WorkCompletion, now: float) -> None:

@@ -13,7 +13,6 @@ from mrclab.hosts.workloads import schedules
 from mrclab.hosts.workloads.graph import GraphRun, RankProgram
 from mrclab.hosts.workloads.payload import Payload
 from mrclab.hosts.workloads.schedules import RECV, SEND, Collective
-from mrclab.hosts.workloads.span import WorkloadBounds
 from mrclab.lab.errors import ScenarioError
 from mrclab.lab.run import runner
 from mrclab.lab.scenario import scenario
@@ -89,7 +88,7 @@ def test_a_rank_with_nothing_to_do_ends_all_of_many_steps():
     idle = RankProgram(schedules.Schedule((), (), 0), peers=(), steps=10_000)
     steps, ends = [], []
     run = GraphRun(
-        idle, "", {}, {}, Timers(), Payload(), WorkloadBounds(idle.steps), on_sent=None,
+        idle, "", {}, {}, Timers(), Payload(), idle.steps, on_sent=None,
         on_step=lambda step, *_: steps.append(step), on_done=lambda: ends.append(True),
     )  # fmt: skip
     run.start(0.0)
