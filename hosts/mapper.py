@@ -52,6 +52,7 @@ class Mapper:
         timeout: float,
     ) -> None:
         self._paths = ProbePaths(config)
+        self._host = config.host.name
         self._own = srv6.to_bytes(srv6.from_text(config.host.address))
         self._send = send
         self._report = report
@@ -100,7 +101,7 @@ class Mapper:
             if last is None or (now < last + self._timeout and any(probe.rtt is None for probe in probes)):
                 return
             rows = [probe.row() for probe in probes]
-            self._report({"kind": "mapper.report", "cycle": number, "probes": rows})
+            self._report({"kind": "mapper.report", "cycle": number, "probes": rows, "host": self._host})
             if number == self._number:
                 self._begin(number + 1)
             del self._cycles[number]

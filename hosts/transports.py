@@ -38,7 +38,7 @@ def draws(seed: int, host: str, repeatable: bool) -> tuple[random.Random, Secret
 def endpoint(
     config: NodeConfig,
     rng: random.Random,
-    log: Callable[[dict[str, Any]], None],
+    log: Callable[[dict[str, Any]], object],
     kind: str | None = None,
     secrets: Secrets | None = None,
     codecs: Codecs = WIRE,

@@ -6,10 +6,9 @@ bytes of regions, `record` takes events for the history. The agent's process is 
 
 from __future__ import annotations
 
-import functools
 import ipaddress
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from mrclab.hosts.agent.api import CheckedOperations, HostOperations
@@ -60,7 +59,7 @@ class RunningHost:
         self.config = config
         self._write, self._publish_at, self._began = record, publish, began
         self.nic: HostNic | None = None
-        self.transport = endpoint(config, rng, self._log, transport, secrets, codecs)
+        self.transport = endpoint(config, rng, self.record, transport, secrets, codecs)
         nic = self.nic = make_nic(config, self.transport)
         self.sampler = Sampler(nic, self.transport, self.record, samples)
         self.operations = CheckedOperations(*self._parts(nic, memory, config.link.time_scale, shared_digests))
@@ -111,35 +110,23 @@ class RunningHost:
         # The transport logs while it is made, before there is a NIC.
         return self._began if self.nic is None else self.nic.now
 
-    def _log(self, record: Record) -> None:
-        self.record(record)
-
-    def _publish(self, event: Record) -> None:
-        self._publish_at(self._now, event)
-
     def _parts(
         self, nic: HostNic, memory: Memory, time_scale: float, shared_digests: SharedDigests | None
     ) -> list[object]:
         verbs = VerbOperations(self.transport, nic, memory, self.address)
         workloads = WorkloadOperations(
-            self.transport, nic, memory, self._directory, self.record, self._publish, time_scale, shared_digests
-        )
+            self.transport, nic, memory, lambda: self.config.directory, self.record,
+            lambda event: self._publish_at(self._now, event), time_scale, shared_digests,
+        )  # fmt: skip
         parts: list[object] = [HostOperations(self, nic), verbs, workloads]
         if isinstance(self.transport, MrcEndpoint):
             parts.append(CtlOperations(self.transport, nic, self.address, self.record))
         return parts
 
-    def _directory(self) -> Mapping[str, str]:
-        return self.config.directory
-
     def _probe_links(self, config: NodeConfig, nic: HostNic) -> None:
         """Start Clustermapper's probes if the node config has them."""
         section = config.mapper
         if section is not None:
-            report = functools.partial(self._log_mapper_report, config.host.name)
-            mapper = Mapper(config, nic.inject, report, section.cycle, section.timeout)
+            mapper = Mapper(config, nic.inject, self.record, section.cycle, section.timeout)
             nic.divert(int(MrcOpcode.ENDPOINT_REQUEST), mapper.receive)
             nic.every(mapper.interval, mapper.tick)
-
-    def _log_mapper_report(self, host: str, record: Record) -> None:
-        self.record({**record, "host": host})

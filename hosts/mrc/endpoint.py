@@ -55,7 +55,7 @@ class MrcEndpoint(rc.Endpoint[MrcPort, MrcQueuePair]):
         self,
         config: NodeConfig,
         rng: random.Random,
-        log: Callable[[dict[str, Any]], None],
+        log: Callable[[dict[str, Any]], object],
         secrets: Secrets | None = None,
         codec: MrcCodec = WIRE,
     ) -> None:

@@ -48,7 +48,7 @@ class PortTable(Generic[P]):
     """NIC ports of one host. `on_change(port, now)` is called after one came up or went down."""
 
     def __init__(
-        self, ports: Iterable[P], log: Callable[[dict[str, Any]], None], on_change: Callable[[P, float], None]
+        self, ports: Iterable[P], log: Callable[[dict[str, Any]], object], on_change: Callable[[P, float], None]
     ) -> None:
         self.by_number = {port.number: port for port in ports}
         self.by_plane = {port.plane: port for port in self.by_number.values()}
@@ -102,7 +102,7 @@ class Endpoint(Transport, Generic[P, Qp]):
         self,
         config: NodeConfig,
         rng: random.Random,
-        log: Callable[[dict[str, Any]], None],
+        log: Callable[[dict[str, Any]], object],
         secrets: Secrets | None,
         ports: Iterable[P],
     ) -> None:

@@ -20,7 +20,7 @@ class AsyncEvents:
 
     __slots__ = ("_queue", "keeps", "log", "subscriber")
 
-    def __init__(self, log: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, log: Callable[[dict[str, Any]], object]) -> None:
         self.log = log
         self.keeps = log is not keep_nothing
         self.subscriber: Callable[[dict[str, Any]], None] | None = None

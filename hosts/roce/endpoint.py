@@ -49,7 +49,7 @@ class RoceEndpoint(rc.Endpoint[RocePort, RoceQueuePair]):
         self,
         config: NodeConfig,
         rng: random.Random,
-        log: Callable[[dict[str, Any]], None],
+        log: Callable[[dict[str, Any]], object],
         secrets: Secrets | None = None,
         codec: RoceCodec = WIRE,
     ) -> None:
