@@ -212,25 +212,28 @@ class RunIndex:
 
     def runs(self) -> list[dict[str, Any]]:
         """`name` below the folder, `state` of its report, `ended` (seconds since 1970); the newest first."""
+        return [
+            {"name": name, "state": _state(self.results / name), "ended": ended}
+            for name, ended in self._newest().items()
+        ]
+
+    def take(self, name: str) -> Replay:
+        """One of them. LabError if there is none of that name, or it cannot be read."""
+        if name not in self._newest():
+            raise LabError(f"there is no finished run {name} in {self.results}; choose one from the list")
+        return Replay(self.results / name)
+
+    def _newest(self) -> dict[str, float]:
+        """Return when runs ended by name, the newest first."""
         found = []
         for file in (file for where in _WHERE for file in self.results.glob(f"{where}/result.json")):
             directory = file.parent
             try:
                 if all((directory / name).is_file() for name in _NEEDED):
-                    found.append((file.stat().st_mtime, directory))
+                    found.append((file.stat().st_mtime, directory.relative_to(self.results).as_posix()))
             except OSError:  # it is being removed
                 continue
-        listed = []
-        for ended, directory in sorted(found, reverse=True)[:_MAX_RUNS]:
-            name = directory.relative_to(self.results).as_posix()
-            listed.append({"name": name, "state": _state(directory), "ended": ended})
-        return listed
-
-    def take(self, name: str) -> Replay:
-        """One of them. LabError if there is none of that name, or it cannot be read."""
-        if name not in {run["name"] for run in self.runs()}:
-            raise LabError(f"there is no finished run {name} in {self.results}; choose one from the list")
-        return Replay(self.results / name)
+        return {name: ended for ended, name in sorted(found, reverse=True)[:_MAX_RUNS]}
 
 
 def _state(directory: Path) -> str:
