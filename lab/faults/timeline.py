@@ -62,12 +62,14 @@ class TimeLine:
             if action.finished or (ends is not None and ends.due(seconds, progress, known)):
                 done.append(self._clear(action))
         for fault in list(self._waiting):
-            if fault.at.due(seconds, progress, known):
+            begins, ends = fault.at, fault.ends_at
+            due = begins.due(seconds, progress, known)
+            over = ends is not None and ends.due(seconds, progress, known)
+            if ends is not None and over and not (due and begins.precedes(ends, known)):
+                raise RunError(f"{fault.name}: its end, {ends}, has come before its begin, {begins}; raise until")
+            if due:
                 self._waiting.remove(fault)
                 done.append(self.inject(fault))
-            elif fault.ends_at is not None and fault.ends_at.due(seconds, progress, known):
-                ends, begins = fault.ends_at, fault.at
-                raise RunError(f"{fault.name}: its end, {ends}, has come before its begin, {begins}; raise until")
         return done
 
     @property

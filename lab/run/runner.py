@@ -142,12 +142,8 @@ class Run:
     def _next(self, now: float) -> float:
         """Return the time of the next event that is known, or of the next regular look."""
         moments = self._lab.moments()
-        starts = [workload.entry.start for workload in self._workloads if workload.began is None]
-        known = [
-            self._lab.began + moments.get(trigger.moment, 0.0) + trigger.seconds
-            for trigger in starts
-            if trigger.fraction is None and (not trigger.moment or trigger.moment in moments)
-        ]
+        starts = [workload.entry.start.time(moments) for workload in self._workloads if workload.began is None]
+        known = [self._lab.began + start for start in starts if start is not None]
         return min([now + _LONGEST_STEP * self._unit, self._lab.time_line.next_due(), *known])
 
     def _wait_for_evs(self) -> None:

@@ -41,9 +41,21 @@ class Trigger(NamedTuple):
         """
         if self.fraction is not None:
             return progress.get(self.traffic, 0.0) >= self.fraction
-        if self.moment:
-            return self.moment in moments and seconds >= moments[self.moment] + self.seconds
-        return seconds >= self.seconds
+        time = self.time(moments)
+        return time is not None and seconds >= time
+
+    def time(self, moments: Mapping[str, float]) -> float | None:
+        """Return the seconds after the first workload began; None while unknown, and for a share of a workload."""
+        if self.fraction is not None or (self.moment and self.moment not in moments):
+            return None
+        return moments.get(self.moment, 0.0) + self.seconds
+
+    def precedes(self, other: "Trigger", moments: Mapping[str, float]) -> bool:
+        """Return True if it is known to come before another or with it."""
+        if self.fraction is not None and other.fraction is not None:
+            return self.traffic == other.traffic and self.fraction <= other.fraction
+        time, last = self.time(moments), other.time(moments)
+        return time is not None and last is not None and time <= last
 
     @property
     def name(self) -> str:

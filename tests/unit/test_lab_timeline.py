@@ -1,5 +1,7 @@
 """The time line clears what it injected, whatever fails: in reverse order, each fault whether or not another can be."""
 
+import re
+
 import pytest
 
 from mrclab.lab.errors import RunError
@@ -14,6 +16,7 @@ name: x
 fabric: {planes: 1, t0s: 1, t1s: 1, hosts_per_t0: 2}
 traffic:
   - {name: file, kind: write, from: h1, to: h2, size: 1 MiB}
+  - {name: other, kind: write, from: h2, to: h1, size: 1 MiB}
 faults:
   - {name: one, kind: link_down, link: h1-p1, at: 0s}
   - {name: two, kind: link_down, link: h2-p1, at: 0s}
@@ -114,6 +117,35 @@ def test_a_fault_whose_end_comes_before_its_begin_aborts_the_run(line):
     with pytest.raises(RunError, match=r"cut: its end, 2s, has come before its begin, 50% of file; raise until"):
         late.advance(2.1, {"file": 0.45})
     assert done == []
+
+
+@pytest.mark.parametrize(
+    ("at", "until", "progress", "moments"),
+    [
+        ("1% of file", "1ms", {"file": 0.2}, {}),
+        ("2s", "10% of file", {"file": 0.2}, {}),
+        ("1% of file", "90% of other", {"file": 0.2, "other": 0.9}, {}),
+        ("other + 1s", "after file", {}, {"other": 0.0, "file.end": 0.5}),
+    ],
+)
+def test_an_end_that_came_between_two_steps_before_its_begin_aborts_the_run(line, at, until, progress, moments):
+    made, done, _ = line
+    entry = f"{{name: cut, kind: link_down, link: h1-p1, at: {at}, until: {until}}}"
+    late = TimeLine(made._context, [fault(entry)])
+    with pytest.raises(RunError, match=f"cut: its end, .*, has come before its begin, {re.escape(at)}; raise until"):
+        late.advance(2.0, progress, moments)
+    assert done == []
+
+
+@pytest.mark.parametrize(
+    ("at", "until"), [("10% of file", "50% of file"), ("other + 1s", "other + 1.5s"), ("other + 1s", "1.5s")]
+)
+def test_a_begin_and_a_later_end_that_are_due_at_once_by_other_clocks_are_taken_in_turn(line, at, until):
+    made, done, _ = line
+    short = TimeLine(made._context, [fault(f"{{name: cut, kind: link_down, link: h1-p1, at: {at}, until: {until}}}")])
+    for _ in range(2):
+        short.advance(2.0, {"file": 0.6}, {"other": 0.1})
+    assert done == ["inject cut", "advance cut", "clear cut"]
 
 
 def test_a_begin_and_an_end_that_are_due_at_once_are_taken_in_turn(line):
