@@ -140,7 +140,7 @@ class RunTables:
                 flow.name, flow.traffic, flow.kind, flow.source, flow.destination, len(flow.senders), flow.size,
                 carried, since(flow.begin), since(flow.end) if ended else None, seconds,
                 carried / seconds if carried is not None and seconds else None,
-                seconds / slowdown.idle_of(measures.fabric, flow.source, flow.destination, carried)
+                seconds / slowdown.idle(measures.fabric, flow.source, flow.destination, carried)
                 if carried and seconds else None,
                 *packets,
                 str(end.get("error", "")) if end is not None else "",
@@ -295,6 +295,6 @@ def _ended(measures: Measures) -> Iterator[tuple[Any, ...]]:
         yield (
             end["flow"], end["traffic"], kinds[end["traffic"]], source, destination, None, size, size,
             ended - seconds, ended, seconds, size / seconds if arrived else None,
-            seconds / slowdown.idle_of(measures.fabric, source, destination, size) if arrived else None,
+            seconds / slowdown.idle(measures.fabric, source, destination, size) if arrived else None,
             None, None, end["error"],
         )  # fmt: skip

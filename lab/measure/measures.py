@@ -138,7 +138,7 @@ class Measures:
     @cached_property
     def stalls(self) -> Stalls:
         """Pauses of receivers."""
-        return Stalls(self.history, self.flows, self.samples, self.fabric.spec.sample_interval)
+        return Stalls(self.flows, self.samples, self.fabric.spec.sample_interval)
 
     @cached_property
     def paths(self) -> Paths:
@@ -163,20 +163,9 @@ class Measures:
     @cached_property
     def machine(self) -> MachineLoad:
         """Processes, sockets, lateness."""
-        hosts = self.flows.sources | self.flows.sinks
-        faults, max_wait = self.faults.values(), self.scenario.max_wait
-        controlled = self.scenario.mapper is not None
-        sampled = self.scenario.history == "full"
-        return MachineLoad(
-            self.history, self.samples, faults, self.start, self.end, hosts, self.rtt, max_wait, controlled, sampled
-        )
+        return MachineLoad(self)
 
     # --- in short ---------------------------------------------------------------------------------------------------
-
-    @property
-    def line_rate(self) -> float:
-        """Payload rate of all NIC ports that can be in use at once."""
-        return self.rates.line()
 
     def goodput(self, begin: float, end: float, chosen: Selection | None = None) -> float:
         """Payload bytes per second that arrived between two times."""

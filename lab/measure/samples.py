@@ -6,7 +6,7 @@ unchanged.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from mrclab.lab.history import History, Record
 from mrclab.lab.measure.series import CountSeries, Gauge
@@ -19,6 +19,19 @@ PATH_COUNTS = ("sent_packets", "acked_packets", "lost_packets", "marked_packets"
 
 _Row = tuple[float, float, tuple[Any, ...], str]
 """Row of an EV: the time, that of the sample before, the counts reported, and the state."""
+
+
+class Late(NamedTuple):
+    """One delay of a process: seconds, process, and the time of its end."""
+
+    seconds: float
+    process: str
+    at: float
+
+    @property
+    def since(self) -> float:
+        """Time of its begin."""
+        return self.at - self.seconds
 
 
 class QpSeries:
@@ -110,7 +123,7 @@ class Samples:
         self.paths = PathTable()
         self.placed: dict[tuple[str, int], CountSeries] = defaultdict(CountSeries)  # host, plane
         self.socket_drops: dict[str, int] = {}  # by NIC port
-        self.late: list[tuple[float, str, float]] = []  # seconds, host, time
+        self.late: list[Late] = []  # by host
         self.times: dict[str, list[float]] = defaultdict(list)
         for record in history.of("sample"):
             self._read(record)
@@ -135,7 +148,7 @@ class Samples:
                 name = f"{host}-p{row['port']}"
                 self.socket_drops[name] = max(self.socket_drops.get(name, 0), int(dropped))
         late = max(float(data.get("late", 0)), float(data.get("receive_late", 0)))
-        self.late.append((late, host, t))
+        self.late.append(Late(late, host, t))
 
 
 _ZERO = CountSeries()

@@ -333,7 +333,7 @@ def is_notable(change: EvChange) -> bool:
 
 def _totals(measures: Measures) -> Row:
     """Return the load of the whole run, as a share of the line rate, and packets by outcome."""
-    switches, line = measures.switches, measures.line_rate
+    switches, line = measures.switches, measures.rates.line()
     carried = measures.goodput(measures.start, measures.end) if measures.end > measures.start else 0.0
     return {
         "rtt": measures.rtt,

@@ -33,21 +33,15 @@ class SizeRow:
 
 def of(fabric: Fabric, flow: CompletedWork) -> float:
     """Return a flow's slowdown; 1 is the completion time on an idle fabric."""
-    return flow.seconds / idle(fabric, flow)
+    return flow.seconds / idle(fabric, *ends_of(flow.flow), flow.size)
 
 
-def idle_of(fabric: Fabric, source: str, destination: str, size: int) -> float:
+def idle(fabric: Fabric, source: str, destination: str, size: int) -> float:
     """Return the seconds that `size` bytes need from one host to another on an idle fabric."""
-    return idle(fabric, CompletedWork("", f"{source}>{destination}", 0.0, 0.0, size))
-
-
-def idle(fabric: Fabric, flow: CompletedWork) -> float:
-    """Return the seconds that a flow of this size between these hosts needs on an idle fabric."""
     spec = fabric.spec
-    source, destination = ends_of(flow.flow)
     known = fabric.has_host(source) and fabric.has_host(destination)
     links = fabric.links_between(source, destination) if known else spec.longest
-    first = min(flow.size, spec.path_mtu)
+    first = min(size, spec.path_mtu)
     planes = []  # (seconds until a first packet is acknowledged, bytes per second)
     for plane in range(1, spec.planes + 1) if spec.links else (1,):
         rtt = spec.plane_rtt(links, plane) - spec.plane_byte_time(links, plane) * (spec.path_mtu - first)
@@ -59,7 +53,7 @@ def idle(fabric: Fabric, flow: CompletedWork) -> float:
     for number, (rtt, rate) in enumerate(planes, 1):
         rates += rate
         head_start += rtt * rate
-        soonest = min(soonest, max(rtt, (head_start + flow.size - number * first) / rates))
+        soonest = min(soonest, max(rtt, (head_start + size - number * first) / rates))
     return soonest
 
 

@@ -1,6 +1,5 @@
 """Pauses: how long a receiving QP waited for new data."""
 
-from mrclab.lab.history import History
 from mrclab.lab.measure.samples import Samples
 from mrclab.lab.measure.traffic.flows import MeasuredFlow, MeasuredFlows, Selection
 
@@ -8,12 +7,10 @@ from mrclab.lab.measure.traffic.flows import MeasuredFlow, MeasuredFlows, Select
 class Stalls:
     """Pauses of the receivers of one run."""
 
-    def __init__(self, history: History, flows: MeasuredFlows, samples: Samples, sample_interval: float) -> None:
+    def __init__(self, flows: MeasuredFlows, samples: Samples, sample_interval: float) -> None:
         self._sampling = sample_interval  # seconds between two samples of a host
         self._samples = samples
         self._flows = flows
-        self._ended = {record["flow"]: record.t for record in history.of("flow.end")}
-        self._traffic_ended = {record["traffic"]: record.t for record in history.of("traffic.end")}
 
     def between(self, begin: float, end: float, chosen: Selection) -> list[tuple[float, float]]:
         """(time, length) of the longest pause of each sampling interval, and of pauses that never ended; longest first.
@@ -38,7 +35,7 @@ class Stalls:
         """
         series = self._samples.qps[key]
         placed = series.count("placed_bytes")
-        until = min(end, self._ended.get(flow.name, self._traffic_ended.get(flow.traffic, end)))
+        until = min(end, flow.end)
         moved = [t for t, v0, v1 in zip(placed.times[1:], placed.values, placed.values[1:], strict=False) if v1 > v0]
         came = [t for t in (*moved, *(t for t, _ in series.gaps)) if t <= until + 2 * self._sampling]
         since = max(begin, flow.begin, *came)

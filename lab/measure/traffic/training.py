@@ -7,7 +7,8 @@ ended it, and begins when the one before ended.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable
 from functools import cached_property
 from statistics import fmean, median
 from typing import NamedTuple
@@ -48,6 +49,16 @@ class TimeLost(NamedTuple):
         return f"{show_seconds(self.seconds)} = {round(self.steps, 2) + 0.0:.2f} steps"  # + 0.0: no -0.00
 
 
+class RankStep(NamedTuple):
+    """One step of one rank; `compute` and `loss` are None where it does not report them."""
+
+    rank: int
+    began: float
+    ended: float
+    compute: float | None
+    loss: float | None
+
+
 class RankSteps(NamedTuple):
     """One rank of a job: how long it computed and waited in a step on average, and how often it was the last."""
 
@@ -64,14 +75,12 @@ class TrainingSteps:
         self._history = history
 
     @cached_property
-    def _rows(self) -> Mapping[str, Mapping[int, list[tuple[int, float, float, float | None, float | None]]]]:
-        """By job and step: rank, began, ended, compute, loss."""
-        found: dict[str, dict[int, list[tuple[int, float, float, float | None, float | None]]]] = {}
+    def _rows(self) -> dict[str, dict[int, list[RankStep]]]:
+        """By job and number of the step."""
+        found: dict[str, dict[int, list[RankStep]]] = {}
         for r in self._history.of("training.step"):
-            compute, loss = r.get("compute"), r.get("loss")
-            row = int(r["rank"]), float(r["began"]), float(r["ended"])
-            numbers = None if compute is None else float(compute), None if loss is None else float(loss)
-            found.setdefault(str(r["traffic"]), {}).setdefault(int(r["step"]), []).append((*row, *numbers))
+            row = RankStep(r["rank"], r["began"], r["ended"], r.get("compute"), r.get("loss"))
+            found.setdefault(r["traffic"], {}).setdefault(r["step"], []).append(row)
         return found
 
     @property
@@ -81,7 +90,7 @@ class TrainingSteps:
 
     def ranks(self, job: str) -> int:
         """Return the number of ranks that reported a step."""
-        return len({row[0] for rows in self._rows.get(job, {}).values() for row in rows})
+        return len({row.rank for rows in self._rows.get(job, {}).values() for row in rows})
 
     def steps(self, job: str) -> list[JobStep]:
         """All steps that every rank ended, in order."""
@@ -96,13 +105,10 @@ class TrainingSteps:
         for number, rows in sorted(self._rows[job].items()):
             if len(rows) < ranks:
                 break
-            ended = max(row[2] for row in rows)
-            began = found[-1].ended if found else min(row[1] for row in rows)
-            computed = [row[3] for row in rows if row[3] is not None]
-            losses = [row[4] for row in rows if row[4] is not None]
-            slowest = next(row[0] for row in rows if row[2] == ended)
-            compute, loss = fmean(computed) if computed else None, fmean(losses) if losses else None
-            found.append(JobStep(number, began, ended, compute, slowest, loss))
+            last = max(rows, key=lambda row: row.ended)
+            began = found[-1].ended if found else min(row.began for row in rows)
+            compute, loss = _mean(row.compute for row in rows), _mean(row.loss for row in rows)
+            found.append(JobStep(number, began, last.ended, compute, last.rank, loss))
         return found
 
     def seconds(self, job: str, within: tuple[float, float] | None = None) -> list[float]:
@@ -115,24 +121,19 @@ class TrainingSteps:
 
     def exposed(self, job: str) -> float | None:
         """Mean seconds of a step in which a rank computed nothing; None where ranks do not report it."""
-        steps = [step for step in self.steps(job) if step.compute is not None]
-        return fmean(step.seconds - (step.compute or 0.0) for step in steps) if steps else None
+        return _mean(None if step.compute is None else step.seconds - step.compute for step in self.steps(job))
 
     def stragglers(self, job: str) -> list[RankSteps]:
         """All ranks, those first that were most often the last to end a step."""
-        by_rank: dict[int, list[tuple[float, float | None]]] = {}
+        by_rank: dict[int, list[RankStep]] = {}
         for rows in self._rows.get(job, {}).values():
-            for rank, began, ended, compute, _ in rows:
-                by_rank.setdefault(rank, []).append((ended - began, compute))
-        last: dict[int, int] = {}
-        for step in self.steps(job):
-            last[step.slowest] = last.get(step.slowest, 0) + 1
+            for row in rows:
+                by_rank.setdefault(row.rank, []).append(row)
+        last = Counter(step.slowest for step in self.steps(job))
         found = []
-        for rank, times in by_rank.items():
-            known = [(seconds, compute) for seconds, compute in times if compute is not None]
-            compute = fmean(c for _, c in known) if known else None
-            exposed = fmean(s - c for s, c in known) if known else None
-            found.append(RankSteps(rank, compute, exposed, last.get(rank, 0)))
+        for rank, rows in by_rank.items():
+            exposed = _mean(None if row.compute is None else row.ended - row.began - row.compute for row in rows)
+            found.append(RankSteps(rank, _mean(row.compute for row in rows), exposed, last[rank]))
         return sorted(found, key=lambda row: (-row.last, -(row.compute or 0.0), row.rank))
 
     def time_lost(self, job: str, since: float) -> TimeLost | None:
@@ -159,7 +160,10 @@ class TrainingSteps:
     @cached_property
     def _references(self) -> dict[str, tuple[float, list[float]]]:
         """By job: begin and ends of steps of the same run without faults."""
-        return {
-            str(r["traffic"]): (float(r["began"]), [float(end) for end in r["ends"]])
-            for r in self._history.of("training.reference")
-        }
+        return {r["traffic"]: (r["began"], r["ends"]) for r in self._history.of("training.reference")}
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean of the known values; None where there is none."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None

@@ -3,17 +3,17 @@ waited for a CPU, deaths.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterator
 from functools import cached_property
-from operator import itemgetter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from mrclab.lab.history import History
-from mrclab.lab.measure.fabric.faults import FaultSpan
-from mrclab.lab.measure.samples import Samples
+from mrclab.lab.measure.samples import Late
 from mrclab.lab.measure.series import CountSeries
 from mrclab.lab.measure.validity.lateness import Lateness
 from mrclab.lab.scenario.units import show_seconds
+
+if TYPE_CHECKING:
+    from mrclab.lab.measure.measures import Measures
 
 MAX_CPU = 0.97  # of one core over a second: beyond it a process set the pace, not the network
 BUSY_S = 1.0  # seconds over which a process must have been that busy
@@ -36,24 +36,20 @@ class ProcessLoad(NamedTuple):
 
 
 class MachineLoad:
-    """Load of the machine while the traffic ran, from `start` to `end`. `hosts` are those in use.
+    """Load of the machine while the traffic ran.
 
     A NIC that woke up more than `max_wait` seconds late was delayed by the machine, not by the network; so was a host
     whose waits add up to more than `MAX_WAITED` of a stretch (in proportion, where `max_wait` is not one round trip).
     """
 
-    def __init__(
-        self, history: History, samples: Samples, faults: Iterable[FaultSpan], start: float, end: float,
-        hosts: set[str], rtt: float, max_wait: float | None = None, controlled: bool = False, sampled: bool = True,
-    ) -> None:  # fmt: skip
-        self._history = history
-        self._samples = samples
-        self._faults = tuple(faults)
-        self._start, self._end, self._hosts = start, end, hosts
-        self._rtt, self._max_wait = rtt, max_wait or rtt
-        self._controlled = controlled  # a verdict depends on the controller
-        self._sampled = sampled  # False: a run of virtual time that keeps no history has no samples
-        self._max_waited = MAX_WAITED * self._max_wait / rtt
+    def __init__(self, measures: "Measures") -> None:
+        self._history, self._samples = measures.history, measures.samples
+        self._faults = tuple(measures.faults.values())
+        self._start, self._end, self._rtt = measures.start, measures.end, measures.rtt
+        self._hosts = measures.flows.sources | measures.flows.sinks
+        self._max_wait = measures.scenario.max_wait or measures.rtt
+        self._sampled = measures.scenario.history == "full"
+        self._lateness = Lateness(measures, self._hosts, self._max_wait)
 
     @cached_property
     def cpu(self) -> dict[str, CountSeries]:
@@ -112,41 +108,6 @@ class MachineLoad:
         return self._samples.socket_drops
 
     @cached_property
-    def worst_lateness(self) -> tuple[float, str, float]:
-        """(seconds, host, time): the longest that a NIC of a host in use woke up late while the traffic ran."""
-        return max(self._late, default=(0.0, "", self._start))
-
-    @cached_property
-    def most_waiting(self) -> tuple[float, str, float]:
-        """(share, host, time): the most that a host in use waited in a stretch of the traffic, and the stretch's end.
-
-        It adds up the longest wait of each sample. Nothing in a run of few round trips, in which single waits decide.
-        """
-        worst = (0.0, "", self._start)
-        if self._end - self._start < FEW_RTTS * self._rtt:
-            return worst
-        recent: dict[str, deque[tuple[float, float]]] = defaultdict(deque)
-        sums: dict[str, float] = defaultdict(float)
-        for seconds, host, t in sorted(self._late, key=itemgetter(2)):
-            recent[host].append((t, seconds))
-            sums[host] += seconds
-            while recent[host][0][0] <= t - self._stretch:
-                sums[host] -= recent[host].popleft()[1]
-            worst = max(worst, (sums[host] / self._stretch, host, t))
-        return worst
-
-    @property
-    def _stretch(self) -> float:
-        """Seconds over which waits are added up."""
-        return min(max(FEW_RTTS * self._rtt, BUSY_S), self._end - self._start)
-
-    @cached_property
-    def _late(self) -> list[tuple[float, str, float]]:
-        """For a host that a signal stopped, the stop itself is reported (`lateness`)."""
-        every = [late for late in self._samples.late if late[1] in self._hosts and self._start <= late[2] <= self._end]
-        return [each for each in every if not self.lateness.was_stopped(each[1], each[2] - each[0], each[2])]
-
-    @cached_property
     def died(self) -> list[str]:
         """Processes that died unexpectedly: ended by neither the lab nor a fault."""
         return [
@@ -156,24 +117,13 @@ class MachineLoad:
         ]
 
     def _killed(self, process: str, t: float) -> bool:
-        for fault in self._faults:
-            begin, end = fault.during(float("inf"))
-            if process in fault.processes and begin - _KILL_GRACE <= t <= end + _KILL_GRACE:
-                return True
-        return False
-
-    @cached_property
-    def lateness(self) -> Lateness:
-        """Lateness of switches, controller and lab while the traffic ran."""
-        return Lateness(self._history, self._faults, self._start, self._end)
+        times = [fault.during(float("inf")) for fault in self._faults if process in fault.processes]
+        return any(begin - _KILL_GRACE <= t <= end + _KILL_GRACE for begin, end in times)
 
     @cached_property
     def worst_waits(self) -> dict[str, float]:
         """Longest delay or wait for a CPU of each process that reported any, seconds."""
-        found = self.lateness.worst()
-        for late, host, _ in self._late:
-            found[host] = max(late, found.get(host, 0.0))
-        return found
+        return self._lateness.worst()
 
     @cached_property
     def virtual(self) -> bool:
@@ -202,21 +152,44 @@ class MachineLoad:
             for process in self.processes
             if process.name not in _OFF_THE_DATA_PATH and process.peak > MAX_CPU
         ]
-        late, host, at = self.worst_lateness
-        if late > self._max_wait:
-            text = f"the machine let {host} wait {show_seconds(late)} for a CPU at {at - self._start:.2f} s"
-            found.append(text + self._steal_at(at))
-        share, host, at = self.most_waiting
-        if share > self._max_waited and late <= self._max_wait:
-            stretch = f"the {show_seconds(self._stretch)} until {at - self._start:.2f} s"
-            found.append(f"the machine let {host} wait for a CPU {share * 100:.0f}% of {stretch}{self._steal_at(at)}")
-        return found if self.virtual else [*found, *self.lateness.reasons(self._max_wait, self._controlled)]
+        found += self._waits()
+        return found if self.virtual else [*found, *self._lateness.reasons()]
 
     @cached_property
     def stopped(self) -> list[str]:
         """Processes that a signal stopped for too long, a line each; a faster machine would not help."""
-        unused = set(self._samples.times) - self._hosts
-        return list(self.lateness.stops(self._max_wait, self._controlled, unused))
+        return self._lateness.stops()
+
+    def _waits(self) -> Iterator[str]:
+        """Yield why the run is invalid where a host waited for a CPU: the longest wait, or too much of a stretch."""
+        late = max(self._lateness.of_hosts, default=Late(0.0, "", self._start))
+        if late.seconds > self._max_wait:
+            wait = f"wait {show_seconds(late.seconds)} for a CPU at {late.at - self._start:.2f} s"
+            yield f"the machine let {late.process} {wait}{self._steal_at(late.at)}"
+        elif (duration := self._end - self._start) >= FEW_RTTS * self._rtt:
+            stretch = min(max(FEW_RTTS * self._rtt, BUSY_S), duration)
+            most = self._most_waiting(stretch)
+            share = most.seconds / stretch
+            if share > MAX_WAITED * self._max_wait / self._rtt:
+                span = f"the {show_seconds(stretch)} until {most.at - self._start:.2f} s{self._steal_at(most.at)}"
+                yield f"the machine let {most.process} wait for a CPU {share * 100:.0f}% of {span}"
+
+    def _most_waiting(self, stretch: float) -> Late:
+        """Return the most that a host in use waited in a stretch of so many seconds, and the stretch's end.
+
+        It adds up the longest wait of each sample.
+        """
+        worst = Late(0.0, "", self._start)
+        recent: dict[str, deque[Late]] = defaultdict(deque)
+        sums: dict[str, float] = defaultdict(float)
+        for late in sorted(self._lateness.of_hosts, key=lambda late: late.at):
+            host = late.process
+            recent[host].append(late)
+            sums[host] += late.seconds
+            while recent[host][0].at <= late.at - stretch:
+                sums[host] -= recent[host].popleft().seconds
+            worst = max(worst, Late(sums[host], host, late.at))
+        return worst
 
     def _steal_at(self, t: float) -> str:
         """Return the share of CPUs that was taken at this time from outside this machine."""
