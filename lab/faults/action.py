@@ -1,9 +1,11 @@
 """Fault actions (inject, advance, clear) and the context in which they run, in either world."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
+
+from typing_extensions import override
 
 from mrclab.events.event import Event
 from mrclab.topo.cables import cablefaults
@@ -131,3 +133,26 @@ class FaultAction(Generic[M]):
     def clear(self) -> Counters | None:
         """End the fault."""
         raise NotImplementedError
+
+
+class SteppedAction(FaultAction[M]):
+    """An action that goes on by itself: `steps` does its part each time and yields when the next is due."""
+
+    def steps(self) -> Iterator[float]:
+        """Begin the fault; yield the time of each further step, until the fault is over."""
+        raise NotImplementedError
+
+    @override
+    def inject(self) -> None:
+        self._steps = self.steps()
+        self._go_on()
+
+    @override
+    def advance(self, now: float) -> list[str]:
+        if now >= self.due and not self.finished:
+            self._go_on()
+        return []
+
+    def _go_on(self) -> None:
+        self.due = next(self._steps, math.inf)
+        self.finished = self.due == math.inf

@@ -34,6 +34,10 @@ class FaultBase(OfKind):
     fields with which `self_test` is called in the lab of the self-test (`FABRIC` of `mrclab.lab.faults.selftest`);
     `draws` has a draw for each field that chaos chooses, drawn in this order. `takes_carrier` is True where its cables
     have no carrier while it is in force, `needs_controller` where the controller has to act on it.
+
+    `phrase`, `killed`, `stopped`, `claimed` and `needed` are what `text`, `processes`, `stops`, `claims` and `needs`
+    return, with the fault's fields filled in: `"{0.switch} crashes"`. A kind for which that is too little overrides the
+    method.
     """
 
     action_class: ClassVar[type[FaultAction[Any]]]
@@ -42,6 +46,11 @@ class FaultBase(OfKind):
     draws: ClassVar[Mapping[str, FieldDraw]] = {}
     takes_carrier: ClassVar[bool] = False
     needs_controller: ClassVar[bool] = False
+    phrase: ClassVar[str]
+    killed: ClassVar[tuple[str, ...]] = ()
+    stopped: ClassVar[tuple[str, ...]] = ()
+    claimed: ClassVar[tuple[str, ...]] = ()
+    needed: ClassVar[tuple[str, ...]] = ()
 
     name: NewName
     at: KnownTrigger = Field(description="when it begins: 3s, 25% of NAME, after NAME + 1s")
@@ -78,19 +87,19 @@ class FaultBase(OfKind):
 
     def processes(self, fabric: Fabric) -> tuple[str, ...]:
         """Return the processes of the lab that the fault ends on purpose."""
-        return ()
+        return tuple(self._filled(self.killed))
 
     def stops(self, fabric: Fabric) -> tuple[str, ...]:
         """Return the processes of the lab that the fault ends or stops."""
-        return self.processes(fabric)
+        return tuple(dict.fromkeys([*self.processes(fabric), *self._filled(self.stopped)]))
 
     def claims(self, fabric: Fabric) -> frozenset[str]:
         """Return the resources, in words, that no other fault may claim or need while this one is in force."""
-        return frozenset()
+        return frozenset(self._filled(self.claimed))
 
     def needs(self, fabric: Fabric) -> frozenset[str]:
         """Return the resources, in words, that no other fault may claim while this one is in force."""
-        return frozenset()
+        return frozenset(self._filled(self.needed))
 
     def parts(self, fabric: Fabric, seed: int) -> "list[FaultBase]":
         """Return the faults of which this one consists: itself, or those that it draws, with times relative to its
@@ -109,7 +118,10 @@ class FaultBase(OfKind):
 
     def text(self, fabric: Fabric) -> str:
         """Describe the fault in one phrase."""
-        raise NotImplementedError
+        return self.phrase.format(self)
+
+    def _filled(self, templates: tuple[str, ...]) -> list[str]:
+        return [template.format(self) for template in templates]
 
 
 # chaos draws from all other kinds, and a population has parts of another

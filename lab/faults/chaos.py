@@ -125,13 +125,12 @@ class Chaos(CompositeFault):
     def _draw_fault(self, fabric: Fabric, draw: random.Random, number: int, at: float, lasts: float) -> FaultBase:
         kind = draw.choice(self.kinds)
         model = FAULTS[kind]
-        fields = {**(model.draw(draw, fabric) or {}), "kind": kind, "at": Trigger(seconds=at)}
+        fields = {**(model.draw(draw, fabric) or {}), "at": Trigger(seconds=at)}
         if issubclass(model, LastingFault):
             fields["until"] = Trigger(seconds=round(at + lasts, 3))
         else:
             fields["takes"] = lasts
-        fields["name"] = f"{self.prefix}-{number}"
-        return model.model_validate(fields, context={"fabric": fabric})
+        return self.part(kind, fabric, number, **fields)
 
     @override
     def self_test(self, probe: FaultProbe) -> None:

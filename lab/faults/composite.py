@@ -5,9 +5,11 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from mrclab.lab.faults.action import Counters, FaultAction, FaultContext
-from mrclab.lab.faults.base import FaultBase
+from mrclab.lab.faults.base import FAULTS, FaultBase
 from mrclab.lab.faults.probe import FaultProbe
 from mrclab.lab.faults.timeline import TimeLine
+from mrclab.lab.scenario.triggers import Trigger
+from mrclab.topo.model import Fabric
 
 _NAME_LENGTH = 32  # of the fault's own name in those of its parts
 
@@ -46,6 +48,11 @@ class CompositeFault(FaultBase):
     @override
     def prefix(self) -> str:
         return self.name[:_NAME_LENGTH]
+
+    def part(self, kind: str, fabric: Fabric, number: int, /, **fields: Any) -> FaultBase:
+        """Return a part of a kind, by default from this fault's begin on; ValidationError for invalid fields."""
+        entry = {"at": Trigger(), **fields, "kind": kind, "name": f"{self.prefix}-{number}"}
+        return FAULTS[kind].model_validate(entry, context={"fabric": fabric})
 
     @override
     def self_test(self, probe: FaultProbe) -> None:

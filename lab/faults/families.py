@@ -75,9 +75,7 @@ class SwitchFault(LastingFault):
 class ActOnPackets(FaultAction["LossyFault"]):
     """Apply an action to packets on the fault's cables, from the same moment on."""
 
-    def __init__(self, context: FaultContext, fault: "LossyFault") -> None:
-        super().__init__(context, fault)
-        self._injected: Injection | None = None
+    _injected: Injection | None = None
 
     @override
     def inject(self) -> None:

@@ -22,19 +22,8 @@ def claims(fault: FaultBase, fabric: Fabric, seed: int) -> tuple[frozenset[str],
     return claimed, claimed.union(*(part.needs(fabric) for part in parts))
 
 
+# what several kinds claim; a fault's fields are filled in
 THE_CONTROLLER = "the controller"
-
-
-def process_of(switch: str) -> str:
-    """Return the claim to a switch's process."""
-    return f"the process of {switch}"
-
-
-def running_of(switch: str) -> str:
-    """Return the claim to the running state of a switch."""
-    return f"whether {switch} runs"
-
-
-def channel_of(switch: str) -> str:
-    """Return the claim to a switch's control channel."""
-    return f"the control channel of {switch}"
+PROCESS = "the process of {0.switch}"
+RUNNING = "whether {0.switch} runs"
+CHANNEL = "the control channel of {0.switch}"

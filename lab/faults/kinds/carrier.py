@@ -1,14 +1,14 @@
 """Faults that take carrier away: from a cable, a transceiver, a NIC port, a NIC, a plane; once, or again and again."""
 
-import math
 import random
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 from typing_extensions import override
 
 from mrclab.events.faults import FaultEdge
-from mrclab.lab.faults.action import Counters, FaultAction, FaultContext
+from mrclab.lab.faults.action import Counters, FaultAction, FaultContext, SteppedAction
 from mrclab.lab.faults.base import FAULTS, LastingFault, at_least_one
 from mrclab.lab.faults.families import CableFault, Share, between, random_link, random_nic_port, random_plane
 from mrclab.lab.faults.probe import CABLE, OTHER, UPLINK, FaultProbe
@@ -58,13 +58,10 @@ class LinkDown(CableFault, CarrierFault):
     link: CableOrBusiest
     example: ClassVar = {"link": CABLE}
     draws: ClassVar = {"link": random_link}
-
-    @override
-    def text(self, fabric: Fabric) -> str:
-        return f"{self.link} down"
+    phrase: ClassVar = "{0.link} down"
 
 
-class FlapCable(FaultAction["Flap"]):
+class FlapCable(SteppedAction["Flap"]):
     """Take carrier away and give it back, edge by edge."""
 
     def __init__(self, context: FaultContext, fault: "Flap") -> None:
@@ -74,38 +71,27 @@ class FlapCable(FaultAction["Flap"]):
         self._up = True
 
     @override
-    def inject(self) -> None:
-        self._down(self.context.now)
-
-    @override
-    def advance(self, now: float) -> list[str]:
-        if now < self.due or self.finished:
-            return []
-        if self._up:
-            self._down(self.due)
-        else:
-            self._raise(self.due)
-        return []
+    def steps(self) -> Iterator[float]:
+        fault, due = self.fault, self.context.now
+        while True:
+            self._edge(up=False)
+            self._flaps += 1
+            due += fault.down_seconds
+            yield due
+            self._edge(up=True)
+            if self._flaps == fault.count:
+                return
+            if fault.period is not None:
+                due = due + fault.period - fault.down_seconds
+            else:
+                due += self._random.expovariate(fault.rate or 1.0)
+            yield due
 
     @override
     def clear(self) -> Counters:
         if not self._up:
             self._edge(up=True)
         return {"flaps": self._flaps}
-
-    def _down(self, due: float) -> None:
-        self._edge(up=False)
-        self._flaps += 1
-        self.due = due + self.fault.down_seconds
-
-    def _raise(self, due: float) -> None:
-        self._edge(up=True)
-        if self._flaps == self.fault.count:
-            self.finished, self.due = True, math.inf
-        elif self.fault.period is not None:
-            self.due = due + self.fault.period - self.fault.down_seconds
-        else:
-            self.due = due + self._random.expovariate(self.fault.rate or 1.0)
 
     def _edge(self, *, up: bool) -> None:
         at, injector = self.context.now, self.context.injector
@@ -230,14 +216,11 @@ class NicDown(CarrierFault):
     kind: Literal["nic_down"]
     host: HostName
     example: ClassVar = {"host": "h2"}
+    phrase: ClassVar = "the NIC of {0.host} down"
 
     @override
     def links(self, fabric: Fabric) -> tuple[str, ...]:
         return tuple(port.link for port in fabric.host(self.host).ports)
-
-    @override
-    def text(self, fabric: Fabric) -> str:
-        return f"the NIC of {self.host} down"
 
 
 @FAULTS.register
@@ -248,11 +231,8 @@ class PlaneDown(CarrierFault):
     plane: PlaneNumber
     example: ClassVar = {"plane": 2}
     draws: ClassVar = {"plane": random_plane}
+    phrase: ClassVar = "plane {0.plane} down"
 
     @override
     def links(self, fabric: Fabric) -> tuple[str, ...]:
         return tuple(link.name for link in fabric.links if link.plane == self.plane)
-
-    @override
-    def text(self, fabric: Fabric) -> str:
-        return f"plane {self.plane} down"

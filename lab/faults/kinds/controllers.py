@@ -1,14 +1,15 @@
 """Faults of the controller and of its channels to switches."""
 
+from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from mrclab.lab.faults.action import CONTROLLER, FaultAction, FaultContext
+from mrclab.lab.faults.action import CONTROLLER, FaultAction, SteppedAction
 from mrclab.lab.faults.base import FAULTS, FaultBase, LastingFault
 from mrclab.lab.faults.families import KillProcess
-from mrclab.lab.faults.overlap import THE_CONTROLLER, channel_of, process_of
+from mrclab.lab.faults.overlap import CHANNEL, PROCESS, THE_CONTROLLER
 from mrclab.lab.faults.probe import SWITCH, FaultProbe
 from mrclab.lab.scenario.names import SwitchName
 from mrclab.lab.scenario.units import Duration, show_seconds
@@ -20,10 +21,7 @@ class ControllerFault(FaultBase):
     """A fault of the controller's process; no other may have it at the same time."""
 
     needs_controller: ClassVar = True
-
-    @override
-    def claims(self, fabric: Fabric) -> frozenset[str]:
-        return frozenset({THE_CONTROLLER})
+    claimed: ClassVar = (THE_CONTROLLER,)
 
 
 @FAULTS.register
@@ -32,14 +30,8 @@ class ControllerCrash(ControllerFault, LastingFault):
 
     kind: Literal["controller_crash"]
     action_class: ClassVar = KillProcess
-
-    @override
-    def processes(self, fabric: Fabric) -> tuple[str, ...]:
-        return (CONTROLLER,)
-
-    @override
-    def text(self, fabric: Fabric) -> str:
-        return "the controller crashes"
+    phrase: ClassVar = "the controller crashes"
+    killed: ClassVar = (CONTROLLER,)
 
     @override
     def self_test(self, probe: FaultProbe) -> None:
@@ -71,14 +63,8 @@ class ControllerRestart(ControllerFault):
 
     kind: Literal["controller_restart"]
     action_class: ClassVar = RestartController
-
-    @override
-    def processes(self, fabric: Fabric) -> tuple[str, ...]:
-        return (CONTROLLER,)
-
-    @override
-    def text(self, fabric: Fabric) -> str:
-        return "the controller restarts"
+    phrase: ClassVar = "the controller restarts"
+    killed: ClassVar = (CONTROLLER,)
 
     @property
     @override
@@ -96,9 +82,7 @@ class ControllerRestart(ControllerFault):
 class CutControl(FaultAction["ControllerPartition"]):
     """Cut one control channel from outside both of its ends."""
 
-    def __init__(self, context: FaultContext, fault: "ControllerPartition") -> None:
-        super().__init__(context, fault)
-        self._cut: Clearable | None = None
+    _cut: Clearable | None = None
 
     @override
     def inject(self) -> None:
@@ -121,18 +105,9 @@ class ControllerPartition(LastingFault):
     example: ClassVar = {"switch": SWITCH}
     action_class: ClassVar = CutControl
     needs_controller: ClassVar = True
-
-    @override
-    def text(self, fabric: Fabric) -> str:
-        return f"the controller is cut off from {self.switch}"
-
-    @override
-    def claims(self, fabric: Fabric) -> frozenset[str]:
-        return frozenset({channel_of(self.switch)})
-
-    @override
-    def needs(self, fabric: Fabric) -> frozenset[str]:
-        return frozenset({process_of(self.switch)})  # whose socket is hidden; one that starts again makes another
+    phrase: ClassVar = "the controller is cut off from {0.switch}"
+    claimed: ClassVar = (CHANNEL,)
+    needed: ClassVar = (PROCESS,)  # whose socket is hidden; one that starts again makes another
 
     @override
     def self_test(self, probe: FaultProbe) -> None:
@@ -147,30 +122,26 @@ class ControllerPartition(LastingFault):
         probe.expect(probe.is_alive(SWITCH), "the switch died")
 
 
-class SlowController(FaultAction["ControllerSlow"]):
+class SlowController(SteppedAction["ControllerSlow"]):
     """Stop the controller for a part of every period."""
 
-    def __init__(self, context: FaultContext, fault: "ControllerSlow") -> None:
-        super().__init__(context, fault)
-        self._stopped = False
+    _stopped = False
 
     @override
-    def inject(self) -> None:
-        self.due = self.context.now
-        self.advance(self.due)
-
-    @override
-    def advance(self, now: float) -> list[str]:
-        if now < self.due or not self.context.injector.is_alive(CONTROLLER):
-            return []
-        if self._stopped:
-            self.context.injector.thaw(CONTROLLER)
-            self.due += self.fault.period - self.fault.pause
-        else:
-            self.context.injector.freeze(CONTROLLER)
-            self.due += self.fault.pause
-        self._stopped = not self._stopped
-        return []
+    def steps(self) -> Iterator[float]:
+        injector, due = self.context.injector, self.context.now
+        while True:
+            if not injector.is_alive(CONTROLLER):
+                pass  # another fault ended it
+            elif self._stopped:
+                injector.thaw(CONTROLLER)
+                self._stopped = False
+                due += self.fault.period - self.fault.pause
+            else:
+                injector.freeze(CONTROLLER)
+                self._stopped = True
+                due += self.fault.pause
+            yield due
 
     @override
     def clear(self) -> None:
@@ -188,6 +159,7 @@ class ControllerSlow(ControllerFault, LastingFault):
     worlds: ClassVar = frozenset({"wire"})  # there is no process to stop in virtual time
     example: ClassVar = {"period": 0.2, "pause": 0.1}
     action_class: ClassVar = SlowController
+    stopped: ClassVar = (CONTROLLER,)
 
     @model_validator(mode="after")
     def _some_time_left(self) -> "ControllerSlow":
@@ -199,10 +171,6 @@ class ControllerSlow(ControllerFault, LastingFault):
     @override
     def text(self, fabric: Fabric) -> str:
         return f"the controller is stopped for {show_seconds(self.pause)} of every {show_seconds(self.period)}"
-
-    @override
-    def stops(self, fabric: Fabric) -> tuple[str, ...]:
-        return (CONTROLLER,)
 
     @override
     def self_test(self, probe: FaultProbe) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from mrclab.lab.faults.action import Counters, FaultAction, FaultContext, Impaired
+from mrclab.lab.faults.action import Counters, FaultAction, Impaired
 from mrclab.lab.faults.base import FAULTS, LastingFault
 from mrclab.lab.faults.families import PacketFault, Share, between, frames_of, frames_of_both, random_link
 from mrclab.lab.faults.probe import CABLE, FRAMES, OTHER, FaultProbe
@@ -22,9 +22,7 @@ _UP: dict[str, Any] = {"link": CABLE, "direction": "up"}
 class Relay(FaultAction["RelayedFault"]):
     """Send the frames of a cable through a relay."""
 
-    def __init__(self, context: FaultContext, fault: "RelayedFault") -> None:
-        super().__init__(context, fault)
-        self._impaired: Impaired | None = None
+    _impaired: Impaired | None = None
 
     @override
     def inject(self) -> None:
@@ -160,9 +158,7 @@ class Reorder(RelayedFault):
 class Swap(FaultAction["SwapCables"]):
     """Exchange the far ends of two cables."""
 
-    def __init__(self, context: FaultContext, fault: "SwapCables") -> None:
-        super().__init__(context, fault)
-        self._swapped = False
+    _swapped = False
 
     @override
     def inject(self) -> None:
@@ -184,6 +180,7 @@ class SwapCables(LastingFault):
     cables: Annotated[tuple[CableName, CableName], Field(alias="links")]
     example: ClassVar = {"links": [CABLE, OTHER]}
     action_class: ClassVar = Swap
+    phrase: ClassVar = "{0.cables[0]} and {0.cables[1]} are swapped"
 
     @model_validator(mode="after")
     def _two(self) -> "SwapCables":
@@ -198,10 +195,6 @@ class SwapCables(LastingFault):
     @override
     def claims(self, fabric: Fabric) -> frozenset[str]:
         return frozenset(frames for link in self.links(fabric) for frames in frames_of_both(link))
-
-    @override
-    def text(self, fabric: Fabric) -> str:
-        return f"{self.cables[0]} and {self.cables[1]} are swapped"
 
     @override
     @classmethod

@@ -1,41 +1,38 @@
 """Correlated failures: everything on one line card, or one power supply, fails at the same moment."""
 
 import random
-from abc import abstractmethod
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, model_validator
 from typing_extensions import override
 
 from mrclab.lab.faults.base import FAULTS, FaultBase, LastingFault
 from mrclab.lab.faults.composite import CompositeFault
-from mrclab.lab.faults.kinds.carrier import LinkDown
-from mrclab.lab.faults.kinds.switches import SwitchReboot
 from mrclab.lab.faults.probe import SWITCH
 from mrclab.lab.scenario.names import SwitchName, fabric_of
-from mrclab.lab.scenario.triggers import Trigger
 from mrclab.lab.scenario.units import Duration
 from mrclab.topo.model import Fabric
 
 
 class Domain(CompositeFault, LastingFault):
-    """Faults of everything in one domain, all at once; which one is drawn from the seed, where it is not named."""
+    """Faults of everything in one domain, all at once; which one is drawn from the seed, where it is not named.
+
+    The field `domain` has its number, from 1.
+    """
+
+    domain: ClassVar[str]
 
     @override
     def links(self, fabric: Fabric) -> tuple[str, ...]:
         """Cables of a named domain; none where the domain is drawn at run time."""
-        if self.number is None:
+        if getattr(self, self.domain) is None:
             return ()
         return tuple(dict.fromkeys(link for part in self.parts(fabric, 0) for link in part.links(fabric)))
 
-    @property
-    @abstractmethod
-    def number(self) -> int | None:
-        """Number of the domain; None where it is drawn."""
-
     def chosen(self, count: int, seed: int) -> int:
         """Return the number of the domain, drawn from the seed where none is named."""
-        return self.number if self.number is not None else random.Random(f"{seed}/{self.name}").randint(1, count)
+        named: int | None = getattr(self, self.domain)
+        return named if named is not None else random.Random(f"{seed}/{self.name}").randint(1, count)
 
 
 @FAULTS.register
@@ -45,6 +42,7 @@ class LineCard(Domain):
     kind: Literal["line_card"]
     switch: SwitchName
     ports: int = Field(ge=1, le=1024, description="ports of each card")
+    domain: ClassVar = "card"
     card: int | None = Field(default=None, ge=1, description="the card, from 1; default: drawn from the seed")
     example: ClassVar = {"switch": SWITCH, "ports": 2, "card": 1}
 
@@ -53,11 +51,6 @@ class LineCard(Domain):
         if (fabric := fabric_of(info)) and self.card is not None and self.card > (cards := self._cards(fabric)):
             raise ValueError(f"{self.switch} has {cards} cards of {self.ports} ports; name one of them")
         return self
-
-    @property
-    @override
-    def number(self) -> int | None:
-        return self.card
 
     def _cards(self, fabric: Fabric) -> int:
         return -(-len(fabric.switch(self.switch).ports) // self.ports)
@@ -71,7 +64,7 @@ class LineCard(Domain):
     def parts(self, fabric: Fabric, seed: int) -> list[FaultBase]:
         first = (self.chosen(self._cards(fabric), seed) - 1) * self.ports
         ports = list(fabric.switch(self.switch).ports)[first : first + self.ports]
-        return [_part(LinkDown, fabric, f"{self.prefix}-{port.number}", link=port.link) for port in ports]
+        return [self.part("link_down", fabric, port.number, link=port.link) for port in ports]
 
 
 @FAULTS.register
@@ -84,6 +77,7 @@ class PowerZone(Domain):
     kind: Literal["power_zone"]
     tier: Literal["t0", "t1", "t2"] = Field(default="t0", description="tier of the switches in its racks")
     zones: int = Field(ge=1, le=1024, description="zones that the racks of that tier are shared out among")
+    domain: ClassVar = "zone"
     zone: int | None = Field(default=None, ge=1, description="the zone, from 1; default: drawn from the seed")
     takes: Duration = Field(default=0.5, ge=0, le=600, description="time without power")
     example: ClassVar = {"tier": "t1", "zones": 2, "zone": 1, "takes": 0.1}
@@ -98,11 +92,6 @@ class PowerZone(Domain):
             raise ValueError(f"there is no zone {self.zone}, but 1 to {self.zones}")
         return self
 
-    @property
-    @override
-    def number(self) -> int | None:
-        return self.zone
-
     @override
     def text(self, fabric: Fabric) -> str:
         which = "a power zone" if self.zone is None else f"power zone {self.zone}"
@@ -114,11 +103,6 @@ class PowerZone(Domain):
         numbers = [rack + 1 for rack in range(racks) if rack * self.zones // racks + 1 == zone]
         names = [f"{self.tier}-p{plane}-{number}" for plane in range(1, fabric.planes + 1) for number in numbers]
         return [
-            _part(SwitchReboot, fabric, f"{self.prefix}-{place}", switch=name, takes=self.takes)
+            self.part("switch_reboot", fabric, place, switch=name, takes=self.takes)
             for place, name in enumerate(names, 1)
         ]
-
-
-def _part(kind: type[FaultBase], fabric: Fabric, name: str, **fields: Any) -> FaultBase:
-    named = {"kind": kind.model_fields["kind"].annotation.__args__[0], **fields}  # type: ignore[union-attr]
-    return kind.model_validate({**named, "name": name, "at": Trigger()}, context={"fabric": fabric})

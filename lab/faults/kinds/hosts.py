@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, ValidationInfo, model_validator
 from typing_extensions import override
 
-from mrclab.lab.faults.action import Counters, FaultAction, FaultContext, Injection
+from mrclab.lab.faults.action import Counters, FaultAction, Injection
 from mrclab.lab.faults.base import FAULTS, FaultBase, LastingFault
 from mrclab.lab.faults.families import KillProcess
 from mrclab.lab.faults.probe import FaultProbe
@@ -26,18 +26,9 @@ class AgentCrash(LastingFault):
     host: HostName
     example: ClassVar = {"host": "h2"}
     action_class: ClassVar = KillProcess
-
-    @override
-    def processes(self, fabric: Fabric) -> tuple[str, ...]:
-        return (self.host,)
-
-    @override
-    def text(self, fabric: Fabric) -> str:
-        return f"the agent of {self.host} crashes"
-
-    @override
-    def claims(self, fabric: Fabric) -> frozenset[str]:
-        return frozenset({f"the agent of {self.host}"})
+    phrase: ClassVar = "the agent of {0.host} crashes"
+    killed: ClassVar = ("{0.host}",)
+    claimed: ClassVar = ("the agent of {0.host}",)
 
     @override
     def self_test(self, probe: FaultProbe) -> None:
@@ -50,9 +41,7 @@ class AgentCrash(LastingFault):
 class KillPrograms(FaultAction["ProgramKill"]):
     """Kill the programs of a host, once."""
 
-    def __init__(self, context: FaultContext, fault: "ProgramKill") -> None:
-        super().__init__(context, fault)
-        self._killed = 0
+    _killed = 0
 
     @override
     def inject(self) -> None:
@@ -74,10 +63,7 @@ class ProgramKill(FaultBase):
     worlds: ClassVar = frozenset({"wire"})  # programs run on the wire alone
     example: ClassVar = {"host": "h2"}
     action_class: ClassVar = KillPrograms
-
-    @override
-    def text(self, fabric: Fabric) -> str:
-        return f"the programs on {self.host} are killed"
+    phrase: ClassVar = "the programs on {0.host} are killed"
 
     @override
     def self_test(self, probe: FaultProbe) -> None:
@@ -100,9 +86,7 @@ class ProgramKill(FaultBase):
 class SendBackground(FaultAction["Background"]):
     """Send along one path."""
 
-    def __init__(self, context: FaultContext, fault: "Background") -> None:
-        super().__init__(context, fault)
-        self._sending: Injection | None = None
+    _sending: Injection | None = None
 
     @override
     def inject(self) -> None:

@@ -100,10 +100,7 @@ class GrayLoss(LossFault, PacketFault):
     link: CableOrBusiest
     example: ClassVar = {"rate": 0.5, **_UP}
     draws: ClassVar = {"direction": random_direction, "rate": between(0.01, 0.5), "link": random_link}
-
-    @override
-    def text(self, fabric: Fabric) -> str:
-        return f"{self.where} loses {self.lost_text}"
+    phrase: ClassVar = "{0.where} loses {0.lost_text}"
 
     @override
     def self_test(self, probe: FaultProbe) -> None:
@@ -238,14 +235,11 @@ class SilentDrop(LossyFault, PacketFault):
     min_length: MinLength = 0
     example: ClassVar = _UP
     draws: ClassVar = {"direction": random_direction, "link": random_link}
+    phrase: ClassVar = "{0.where} loses every packet, with carrier up"
 
     @override
     def on_packet(self, fabric: Fabric, link: str, seed: str, cables: int) -> cablefaults.Action:
         return cablefaults.Drop()
-
-    @override
-    def text(self, fabric: Fabric) -> str:
-        return f"{self.where} loses every packet, with carrier up"
 
     @override
     def self_test(self, probe: FaultProbe) -> None:
@@ -292,14 +286,11 @@ class RateCut(LossyFault, PacketFault):
     burst: int = Field(default=5, ge=1, description="packets")
     min_length: MinLength = 0
     example: ClassVar = {"rate_pps": 1, "burst": 5, **_UP}
+    phrase: ClassVar = "{0.where} carries {0.rate_pps} packets/s at most"
 
     @override
     def on_packet(self, fabric: Fabric, link: str, seed: str, cables: int) -> cablefaults.Action:
         return cablefaults.RateLimit(self.rate_pps, self.burst)
-
-    @override
-    def text(self, fabric: Fabric) -> str:
-        return f"{self.where} carries {self.rate_pps} packets/s at most"
 
     @override
     @classmethod

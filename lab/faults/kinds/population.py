@@ -35,7 +35,7 @@ class Population(CompositeFault, LastingFault):
     @classmethod
     def _of_a_cable(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         if fabric := fabric_of(info):
-            _part(given, fabric, "one", fabric.links[0].name)
+            _check(given, fabric)
         return given
 
     @model_validator(mode="after")
@@ -53,7 +53,8 @@ class Population(CompositeFault, LastingFault):
         draw = random.Random(f"{seed}/{self.name}")
         places = sorted(draw.sample(range(len(self._cables(fabric))), self._drawn(fabric)))
         cables = self._cables(fabric)
-        return [_part(self.fault, fabric, f"{self.prefix}-{n}", cables[at]) for n, at in enumerate(places, 1)]
+        fields = [{**self.fault, "link": cables[at]} for at in places]
+        return [self.part(each["kind"], fabric, number, **each) for number, each in enumerate(fields, 1)]
 
     def _cables(self, fabric: Fabric) -> list[str]:
         return [link.name for link in fabric.links if self.of in {"all", fabric.shape.tier_of(link.index)}]
@@ -66,8 +67,8 @@ class Population(CompositeFault, LastingFault):
         return math.ceil(round(self.share * cables, 6))  # a share above 0 is one cable at least
 
 
-def _part(given: dict[str, Any], fabric: Fabric, name: str, link: str) -> FaultBase:
-    """Return the fault of one cable; ValueError for invalid fields."""
+def _check(given: dict[str, Any], fabric: Fabric) -> None:
+    """Raise ValueError for what is not a fault of a cable without name, link and times."""
     kind = given.get("kind")
     if kind not in FAULTS or "link" not in FAULTS[str(kind)].model_fields:
         cables = sorted(each for each in FAULTS.names if "link" in FAULTS[each].model_fields)
@@ -75,7 +76,7 @@ def _part(given: dict[str, Any], fabric: Fabric, name: str, link: str) -> FaultB
     if wrong := sorted({"name", "link", "at", "until"} & given.keys()):
         raise ValueError(f"{wrong[0]} is set by the population; leave it out")
     try:
-        fields = {**given, "name": name, "link": link, "at": Trigger()}
-        return FAULTS[str(kind)].model_validate(fields, context={"fabric": fabric})
+        fields = {**given, "name": "one", "link": fabric.links[0].name, "at": Trigger()}
+        FAULTS[str(kind)].model_validate(fields, context={"fabric": fabric})
     except ValidationError as error:
         raise ValueError(sentences.first(error)) from None

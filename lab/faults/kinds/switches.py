@@ -2,16 +2,17 @@
 
 import math
 import random
+from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 from typing_extensions import override
 
 from mrclab.lab.errors import RunError
-from mrclab.lab.faults.action import CONTROLLER, FaultAction, FaultContext
+from mrclab.lab.faults.action import CONTROLLER, FaultAction, SteppedAction
 from mrclab.lab.faults.base import FAULTS, FaultBase, links_of_switch
 from mrclab.lab.faults.families import KillProcess, SwitchFault, random_bool, random_switch
-from mrclab.lab.faults.overlap import THE_CONTROLLER, channel_of, process_of, running_of
+from mrclab.lab.faults.overlap import CHANNEL, PROCESS, RUNNING, THE_CONTROLLER
 from mrclab.lab.faults.probe import SWITCH, FaultProbe
 from mrclab.lab.scenario.names import SwitchName, fabric_of
 from mrclab.lab.scenario.units import Duration
@@ -30,18 +31,9 @@ class SwitchCrash(SwitchFault):
     draws: ClassVar = {"switch": random_switch}
     action_class: ClassVar = KillProcess
     needs_controller: ClassVar = True
-
-    @override
-    def processes(self, fabric: Fabric) -> tuple[str, ...]:
-        return (self.switch,)
-
-    @override
-    def text(self, fabric: Fabric) -> str:
-        return f"{self.switch} crashes"
-
-    @override
-    def claims(self, fabric: Fabric) -> frozenset[str]:
-        return frozenset({running_of(self.switch), process_of(self.switch)})
+    phrase: ClassVar = "{0.switch} crashes"
+    killed: ClassVar = ("{0.switch}",)
+    claimed: ClassVar = (RUNNING, PROCESS)
 
     @override
     def self_test(self, probe: FaultProbe) -> None:
@@ -74,18 +66,9 @@ class SwitchFreeze(SwitchFault):
     example: ClassVar = {"switch": SWITCH}
     draws: ClassVar = {"switch": random_switch}
     action_class: ClassVar = Freeze
-
-    @override
-    def text(self, fabric: Fabric) -> str:
-        return f"{self.switch} freezes"
-
-    @override
-    def stops(self, fabric: Fabric) -> tuple[str, ...]:
-        return (self.switch,)
-
-    @override
-    def claims(self, fabric: Fabric) -> frozenset[str]:
-        return frozenset({running_of(self.switch)})
+    phrase: ClassVar = "{0.switch} freezes"
+    stopped: ClassVar = ("{0.switch}",)
+    claimed: ClassVar = (RUNNING,)
 
     @override
     def self_test(self, probe: FaultProbe) -> None:
@@ -97,17 +80,14 @@ class SwitchFreeze(SwitchFault):
         probe.expect(stopped and goes_on, "a frozen switch runs, or it stays stopped after the fault is cleared")
 
 
-class Reboot(FaultAction["SwitchReboot"]):
+class Reboot(SteppedAction["SwitchReboot"]):
     """Take power and carrier; give power back, and carrier as soon as the switch forwards."""
 
-    def __init__(self, context: FaultContext, fault: "SwitchReboot") -> None:
-        super().__init__(context, fault)
-        self._powered = True
-        self._give_up = math.inf
-        self._time_scale = context.fabric.spec.time_scale
+    _powered = True
+    _give_up = math.inf
 
     @override
-    def inject(self) -> None:
+    def steps(self) -> Iterator[float]:
         fault, injector = self.fault, self.context.injector
         injector.hold_down(fault.name, *fault.links(self.context.fabric))
         self._powered = False
@@ -115,29 +95,18 @@ class Reboot(FaultAction["SwitchReboot"]):
             injector.freeze(fault.switch)
         else:
             injector.kill(fault.switch)
-        self.due = self.context.now + fault.takes
-
-    @override
-    def advance(self, now: float) -> list[str]:
-        if now < self.due or self.finished:
-            return []
-        if not self._powered:
-            self._power_up()
-        if self.fault.keep_state or now > self._give_up or self._is_provisioned():
-            self.context.injector.release(self.fault.name)
-            self.finished, self.due = True, math.inf
-        else:
-            self.due = self.context.now + _LOOK_AGAIN * self._time_scale
-        return []
+        yield self.context.now + fault.takes
+        self._power_up()
+        while not self._is_over():
+            yield self.context.now + self._scaled(_LOOK_AGAIN)
+        injector.release(fault.name)
 
     @override
     def clear(self) -> None:
         if not self._powered:
             self._power_up()
-        while not (self.finished or self.fault.keep_state or self._is_provisioned()):
-            if self.context.now > self._give_up:
-                break
-            self.context.pause(_LOOK_AGAIN * self._time_scale)
+        while not (self.finished or self._is_over()):
+            self.context.pause(self._scaled(_LOOK_AGAIN))
         self.context.injector.release(self.fault.name)
 
     def _power_up(self) -> None:
@@ -146,7 +115,14 @@ class Reboot(FaultAction["SwitchReboot"]):
         else:
             self.context.injector.restart(self.fault.switch)
         self._powered = True
-        self._give_up = self.context.now + _PROVISIONING * self._time_scale
+        self._give_up = self.context.now + self._scaled(_PROVISIONING)
+
+    def _scaled(self, seconds: float) -> float:
+        return seconds * self.context.fabric.spec.time_scale
+
+    def _is_over(self) -> bool:
+        """Return True if the switch may get its carrier: it forwards, or too much time has passed."""
+        return self.fault.keep_state or self.context.now > self._give_up or self._is_provisioned()
 
     def _is_provisioned(self) -> bool:
         if not self.context.injector.is_alive(CONTROLLER):
@@ -171,6 +147,7 @@ class SwitchReboot(FaultBase):
     action_class: ClassVar = Reboot
     takes_carrier: ClassVar = True
     needs_controller: ClassVar = True
+    stopped: ClassVar = ("{0.switch}",)
 
     @override
     def links(self, fabric: Fabric) -> tuple[str, ...]:
@@ -185,12 +162,8 @@ class SwitchReboot(FaultBase):
         return f"{self.switch} reboots" + (", keeping its state" if self.keep_state else "")
 
     @override
-    def stops(self, fabric: Fabric) -> tuple[str, ...]:
-        return (self.switch,)
-
-    @override
     def claims(self, fabric: Fabric) -> frozenset[str]:
-        return frozenset({running_of(self.switch)} | (set() if self.keep_state else {process_of(self.switch)}))
+        return frozenset(self._filled((RUNNING,) if self.keep_state else (RUNNING, PROCESS)))
 
     @property
     @override
@@ -240,6 +213,8 @@ class WrongEntry(SwitchFault):
     example: ClassVar = {"switch": SWITCH, "port": 1, "to": 2}
     action_class: ClassVar = Misroute
     needs_controller: ClassVar = True
+    claimed: ClassVar = ("the entries of {0.switch}",)  # which are repaired all together
+    needed: ClassVar = (THE_CONTROLLER, CHANNEL, RUNNING)
 
     @field_validator("port", "to")
     @classmethod
@@ -267,14 +242,6 @@ class WrongEntry(SwitchFault):
     def text(self, fabric: Fabric) -> str:
         where = f"out of port {self.to}" if self.to else "nowhere"
         return f"{self.switch} sends what is for port {self.port} {where}"
-
-    @override
-    def claims(self, fabric: Fabric) -> frozenset[str]:
-        return frozenset({f"the entries of {self.switch}"})  # which are repaired all together
-
-    @override
-    def needs(self, fabric: Fabric) -> frozenset[str]:
-        return frozenset({THE_CONTROLLER, channel_of(self.switch), running_of(self.switch)})
 
     @override
     @classmethod
