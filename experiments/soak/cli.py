@@ -9,8 +9,7 @@ import typer
 from rich.console import Console
 
 from mrclab.experiments.runs import processes
-from mrclab.experiments.soak.flows import NEVER, SoakFlow
-from mrclab.experiments.soak.plan import draw
+from mrclab.experiments.soak.plan import NEVER, SoakFlow, draw
 from mrclab.experiments.soak.run import run_plan
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress

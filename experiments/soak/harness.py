@@ -11,9 +11,7 @@ from typing import Any
 from mrclab.controller import nodefiles
 from mrclab.controller.health.denylist import DenyError, Denylist
 from mrclab.controller.health.elements import element
-from mrclab.experiments.soak.faults import SoakFault
-from mrclab.experiments.soak.flows import NEVER, SoakFlow
-from mrclab.experiments.soak.plan import SoakPlan
+from mrclab.experiments.soak.plan import NEVER, SoakFault, SoakFlow, SoakPlan
 from mrclab.experiments.soak.transfers import SoakConnection
 from mrclab.hosts import transports
 from mrclab.hosts.rdma.events import keep_nothing

@@ -8,9 +8,8 @@ from typing import Final
 
 from mrclab.experiments import invariants
 from mrclab.experiments.soak import judge
-from mrclab.experiments.soak.flows import NEVER
 from mrclab.experiments.soak.harness import SoakHarness
-from mrclab.experiments.soak.plan import SoakPlan
+from mrclab.experiments.soak.plan import NEVER, SoakPlan
 from mrclab.experiments.soak.transfers import SoakConnection
 from mrclab.sim.clock import ticks
 

@@ -6,7 +6,7 @@ import functools
 import random
 from typing import TYPE_CHECKING, Any, Final
 
-from mrclab.experiments.soak.flows import NEVER, Message, SoakFlow
+from mrclab.experiments.soak.plan import NEVER, Message, SoakFlow
 from mrclab.hosts.mrc.evs.evformat import EvFormat
 from mrclab.hosts.mrc.evs.evprofile import Mode, ProfileState
 from mrclab.topo import srv6

@@ -6,9 +6,7 @@ from typer.testing import CliRunner
 from mrclab.controller import nodefiles
 from mrclab.experiments.soak import cli as soak_cli
 from mrclab.experiments.soak import run as soak
-from mrclab.experiments.soak.faults import SoakFault
-from mrclab.experiments.soak.flows import NEVER, SoakFlow
-from mrclab.experiments.soak.plan import SoakPlan, draw
+from mrclab.experiments.soak.plan import NEVER, SoakFault, SoakFlow, SoakPlan, draw
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.evs.evset import EvSet
 from mrclab.hosts.mrc.recovery.inflight import InFlight
