@@ -55,16 +55,7 @@ class Writes:
                 self.immediates.append((number, number, size))
             opcode, imm = ("RDMA_WRITE_WITH_IMM", number) if with_imm else ("RDMA_WRITE", None)
             self.sender.verbs.post_send(
-                self.qp,
-                number,
-                opcode,
-                local.lkey,
-                at,
-                size,
-                remote.va + at,
-                remote.rkey,
-                imm,
-                self._now,
+                self.qp, number, opcode, local.lkey, at, size, remote.va + at, remote.rkey, imm, self._now
             )
             at += size
 
@@ -122,15 +113,10 @@ class SoakConnection:
         for writes in self.writes:
             writes.post()
             for number, _, _ in writes.immediates:
-                if (after := next(late)) != NEVER:
-                    self._receive(harness, writes, number, after)
-
-    @staticmethod
-    def _receive(harness: SoakHarness, writes: Writes, number: int, after: float) -> None:
-        if after:
-            harness.after(after, functools.partial(writes.post_receive, number))
-        else:
-            writes.post_receive(number)
+                if not (after := next(late)):
+                    writes.post_receive(number)
+                elif after != NEVER:
+                    harness.after(after, functools.partial(writes.post_receive, number))
 
     def write(self, messages: tuple[Message, ...]) -> Writes:
         """Post further writes of the source."""

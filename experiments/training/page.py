@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mrclab.experiments.runs.store import grouped
-from mrclab.experiments.training import costs
-from mrclab.experiments.training.costs import FLAPS_PER_DAY, GPUS, FaultCost
+from mrclab.experiments.training import figures
+from mrclab.experiments.training.figures import FLAPS_PER_DAY, GPUS, FaultCost
 from mrclab.experiments.training.sizes import FEW_EVS, SIZES, JobSize, TrainingRun
 from mrclab.lab.measure.intervals import with_half
 from mrclab.lab.report import template
@@ -72,7 +72,7 @@ def _summary(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[TrainingRun]]
     lines = []
     for size in sizes:
         for fault in ("flap", "t0"):
-            found = [costs.cost(rows[size.nics], name, fault) for name in _COMPARED]
+            found = [figures.cost(rows[size.nics], name, fault) for name in _COMPARED]
             if any(found):
                 lines.append([FAULTS[fault], f"{size.nics:,} NICs", *map(cost_text, found)])
     return markdown(["", "job", *(TRANSPORTS[name] for name in _COMPARED)], lines) if lines else ""
@@ -80,17 +80,17 @@ def _summary(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[TrainingRun]]
 
 def _measured(rows: Sequence[TrainingRun]) -> list[str]:
     """Return the transports with a run without a fault, which every cost is compared with."""
-    return [name for name in TRANSPORTS if costs.step(rows, name) is not None]
+    return [name for name in TRANSPORTS if figures.step(rows, name) is not None]
 
 
 def _chapter(size: JobSize, rows: Sequence[TrainingRun]) -> dict[str, Any]:
     """Return what the template needs of one size; the command is that of the first figure's run."""
     shown = _measured(rows)
     seeds = sorted({run.seed for run in rows})
-    usual = [costs.step(rows, name) for name in shown]
+    usual = [figures.step(rows, name) for name in shown]
     lines = [["*a step without a fault*", *(f"{ms:.3f}" if ms else "–" for ms in usual)]]
     for fault, text in FAULTS.items():
-        cells = [costs.cost(rows, name, fault) for name in shown]
+        cells = [figures.cost(rows, name, fault) for name in shown]
         if any(cells):
             lines.append([text, *map(cost_text, cells)])
     return {
@@ -126,7 +126,7 @@ def _best_known(sizes: Sequence[JobSize], rows: Mapping[int, Sequence[TrainingRu
     """Return the size with the flap's cost for most transports, then most seeds, then most NICs."""
 
     def known(size: JobSize) -> tuple[int, int, int]:
-        found = [costs.cost(rows[size.nics], name, "flap") for name in TRANSPORTS]
+        found = [figures.cost(rows[size.nics], name, "flap") for name in TRANSPORTS]
         seeds = [cost.seeds for cost in found if cost]
         return len(seeds), min(seeds, default=0), size.nics
 
@@ -137,7 +137,7 @@ def _day(size: JobSize, rows: Sequence[TrainingRun]) -> str:
     """Return the table of costs of a day's flaps to a size."""
     lines: list[list[str]] = []
     for name, text in TRANSPORTS.items():
-        cost = costs.cost(rows, name, "flap")
+        cost = figures.cost(rows, name, "flap")
         if cost is None:
             continue
         if not cost.lost:
@@ -153,7 +153,7 @@ def _day(size: JobSize, rows: Sequence[TrainingRun]) -> str:
 
 def _counts(rows: Mapping[int, Sequence[TrainingRun]]) -> str:
     """Return the table of seeds that ran, by transport and fault."""
-    cases = (costs.CALM, *FAULTS)
+    cases = (figures.CALM, *FAULTS)
     lines = []
     for size in SIZES:
         ran = Counter(run.variant for run in rows.get(size.nics, ()))
@@ -195,7 +195,7 @@ def draw(path: Path, sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Train
 
 def costs_of(rows: Sequence[TrainingRun]) -> dict[tuple[str, str], FaultCost]:
     """Return the cost of each fault to each transport, of those that were run."""
-    found = {(fault, name): costs.cost(rows, name, fault) for fault in FAULTS for name in TRANSPORTS}
+    found = {(fault, name): figures.cost(rows, name, fault) for fault in FAULTS for name in TRANSPORTS}
     return {key: cost for key, cost in found.items() if cost is not None}
 
 

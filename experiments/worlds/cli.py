@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from mrclab.experiments.worlds import page, work
-from mrclab.experiments.worlds.store import Store
+from mrclab.experiments.worlds import page
+from mrclab.experiments.worlds.runs import Store, comparable, matches, missing, plan, with_jitter, work
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
 from mrclab.lab.command.options import AsJson, Slower, Target, World
@@ -76,20 +76,20 @@ def compare_worlds(
         jitter = jitter or about.jitter
         about = replace(about, note=note or about.note, jitter=jitter)
     if about is None or words:
-        found = work.comparable(suite.load_all(finding.find(words or [])))
-        runs = [scenario.slower(run, slower) for run in found if work.matches(run, only)]
+        found = comparable(suite.load_all(finding.find(words or [])))
+        runs = [scenario.slower(run, slower) for run in found if matches(run, only)]
         if not runs:
             raise ScenarioError(["none of these scenarios can happen in both worlds; leave `world` out of one"])
         numbers = parse_seeds(seeds)
         further = [] if sim_seeds is None else parse_seeds(sim_seeds, "--sim-seeds")
         more = [seed for seed in further if seed not in numbers]
-        late = [work.with_jitter(run, jitter) for run in runs] if jitter else []
+        late = [with_jitter(run, jitter) for run in runs] if jitter else []
         store = Store(results_dir)
         if not only_page:
-            _work(work.plan(runs, numbers, world), store, target, context.obj)
+            _work(plan(runs, numbers, world), store, target, context.obj)
             if world != "wire":
-                _work(work.plan(runs, more, "sim"), store, target, context.obj)
-                _work(work.plan(late, numbers, "sim"), store, target, context.obj)
+                _work(plan(runs, more, "sim"), store, target, context.obj)
+                _work(plan(late, numbers, "sim"), store, target, context.obj)
         command = " ".join(["mrclab worlds", *(words or []), "--seeds", seeds])
         command += (f" --jitter {jitter}" if jitter else "") + (f" --slower {slower:g}" if slower != 1 else "")
         made = page.chapters(runs, store, numbers, more, earlier, jitter, slower)
@@ -109,13 +109,13 @@ def compare_worlds(
 
 
 def _work(planned: list[Loaded], store: Store, target: str | None, run_dir: Path) -> None:
-    left = [run for run in planned if work.missing(store, run)]
+    left = [run for run in planned if missing(store, run)]
     for warning in worlds.check_machine(*left):
         console.plain(err, f"mrclab: {warning}")
     with progress.shown(err) as bar, worlds.owned_run_dir(left, run_dir):
         notify = progress.notifier(bar)
         one_by_one = suite.Suite(store.directory, bar, notify, target, run_dir)
-        work.work(planned, store, lambda loaded: one_by_one.run_one(loaded, store.directory), notify)
+        work(planned, store, lambda loaded: one_by_one.run_one(loaded, store.directory), notify)
 
 
 def _print_verdicts(made: list[page.BothWorlds], terminal: Console) -> int:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.experiments.runs.store import grouped
-from mrclab.experiments.worlds import comparison, work
+from mrclab.experiments.worlds import comparison
 from mrclab.experiments.worlds.comparison import Row, Side
 from mrclab.experiments.worlds.figures import MIN_RTTS, RunFigure, figures
-from mrclab.experiments.worlds.store import Store, StoredRun, label
+from mrclab.experiments.worlds.runs import Store, StoredRun, label, with_jitter
 from mrclab.lab import machine
 from mrclab.lab.errors import LabError, error_of
 from mrclab.lab.expectations.base import verdict_row
@@ -122,7 +122,7 @@ def chapters(
     made = []
     for run in runs:
         wire, sim = store.of(run, "wire", seeds), store.of(run, "sim", [*seeds, *more])
-        late = store.of(work.with_jitter(run, jitter), "sim", [*seeds, *more]) if jitter else []
+        late = store.of(with_jitter(run, jitter), "sim", [*seeds, *more]) if jitter else []
         here, there = dict(_figures(wire)), _figures(sim)
         outcomes = WorldRuns.of(wire)
         before = known.get((label(run), slower))

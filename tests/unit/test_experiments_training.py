@@ -12,7 +12,7 @@ import pytest
 
 from mrclab.experiments.campaign import plan, work
 from mrclab.experiments.campaign.journal import Journal
-from mrclab.experiments.training import branches, costs, figures, page, sizes
+from mrclab.experiments.training import branches, figures, page, sizes
 from mrclab.lab.errors import LabError
 from mrclab.lab.faults.kinds.carrier import LinkDown
 from mrclab.lab.measure.intervals import summary
@@ -40,20 +40,20 @@ def of_sources(digest, found):
 
 
 def test_a_cost_is_told_against_the_same_seed_with_its_interval():
-    found = costs.cost(of_sources("abc", rows()), "mrc", "flap")
+    found = figures.cost(of_sources("abc", rows()), "mrc", "flap")
     lost = [1e3 * sizes.STEPS * extra for extra in (1e-5, 2e-5, 3e-5)]
     assert found.lost == pytest.approx(lost)
     assert found.mean - found.half == pytest.approx(summary(lost).low)
     assert found.gpu_hours == pytest.approx(1e-3 * found.mean * 100_000 / 3600)
-    assert costs.cost(of_sources("abc", rows()), "mrc", "t0") is None
+    assert figures.cost(of_sources("abc", rows()), "mrc", "t0") is None
 
 
 def test_a_job_that_broke_off_is_counted_and_costs_no_time():
-    found = costs.cost(of_sources("abc", rows()), "roce-1", "flap")
+    found = figures.cost(of_sources("abc", rows()), "roce-1", "flap")
     assert found.aborted == 1
     assert found.lost == pytest.approx((1e3 * sizes.STEPS * 2e-3,))
     assert page.cost_text(found) == f"{found.mean:.3f} (one seed); ends in 1 of 2"
-    assert page.cost_text(costs.FaultCost((), 2)) == "ends (2 of 2)"
+    assert page.cost_text(figures.FaultCost((), 2)) == "ends (2 of 2)"
 
 
 def test_the_page_says_what_was_run_and_what_was_not(tmp_path):
@@ -148,10 +148,10 @@ def test_the_newest_rows_are_taken_where_those_of_these_sources_are_missing(tmp_
 
 
 def test_the_picture_has_a_panel_for_each_size_and_an_axis_with_its_unit(tmp_path, monkeypatch):
-    figures = []
-    monkeypatch.setattr(style, "save", lambda figure, _: figures.append(figure) or True)
+    drawn = []
+    monkeypatch.setattr(style, "save", lambda figure, _: drawn.append(figure) or True)
     assert page.draw(tmp_path / "x.png", sizes.SIZES[:2], dict.fromkeys((64, 1024), of_sources("abc", rows())))
-    (figure,) = figures
+    (figure,) = drawn
     assert [axes.get_title(loc="left").partition(",")[0] for axes in figure.axes] == ["64 NICs", "1"]
     for axes in figure.axes:
         assert axes.get_ylabel() == "ms lost (mean, 95 % interval)"
@@ -160,7 +160,7 @@ def test_the_picture_has_a_panel_for_each_size_and_an_axis_with_its_unit(tmp_pat
     assert not page.draw(tmp_path / "x.png", sizes.SIZES[:1], {64: []})
     one_seed = of_sources("abc", [row("mrc-calm", 1, 1e-3), row("mrc-t0", 1, 2e-3)])
     assert page.draw(tmp_path / "x.png", sizes.SIZES[:1], {64: one_seed})
-    assert [text.get_text() for text in figures[-1].axes[0].texts] == ["one seed"]
+    assert [text.get_text() for text in drawn[-1].axes[0].texts] == ["one seed"]
 
 
 def test_plans_of_some_variants_continue_each_other(monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 
 from mrclab.experiments.paper import comparison
 from mrclab.experiments.survey import record
-from mrclab.experiments.worlds.store import Store
+from mrclab.experiments.worlds.runs import Store
 from mrclab.lab import history
 from mrclab.lab.errors import LabError
 from mrclab.lab.report import results

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from mrclab.experiments.worlds import comparison, page, work
+from mrclab.experiments.worlds import comparison, page
+from mrclab.experiments.worlds import runs as work
 from mrclab.experiments.worlds.comparison import Explanation, Side
 from mrclab.experiments.worlds.figures import RunFigure, figures
-from mrclab.experiments.worlds.store import Store
+from mrclab.experiments.worlds.runs import Store
 from mrclab.lab.command.cli import app
 from mrclab.lab.errors import LabError
 from mrclab.lab.report import results

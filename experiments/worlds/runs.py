@@ -1,18 +1,27 @@
-"""The runs that a directory holds: the result directories themselves are the record of finished runs."""
+"""Runs of both worlds: those that are planned, and those that a directory holds, none of which is done twice.
 
-from collections.abc import Iterable
+Result directories themselves are the record of finished runs; an interruption loses only the current one.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from mrclab.experiments.worlds.comparison import literal_brackets
 from mrclab.lab.errors import LabError
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.report import results
 from mrclab.lab.report.differences import values_of
 from mrclab.lab.report.summary import VALID, state_of
-from mrclab.lab.scenario.scenario import Loaded, loads
+from mrclab.lab.run import worlds
+from mrclab.lab.run.suite import SuiteEntry
+from mrclab.lab.scenario import scenario
+from mrclab.lab.scenario.scenario import Loaded
 from mrclab.topo.input import files
 
+TRIES = 3  # of a run for which the machine was too slow
 _NOT_COMPARED = {"title", "description", "seed", "world", "variants"}
 
 
@@ -75,7 +84,7 @@ def _read(directory: Path) -> StoredRun | None:
     try:
         result, info = results.read_file(directory, "result.json"), results.read_file(directory, "run.json")
         text = files.read_text(directory / "scenario.yaml", follow=False)
-        loaded = loads(text, str(directory / "scenario.yaml"), within=directory)
+        loaded = scenario.loads(text, str(directory / "scenario.yaml"), within=directory)
     except (OSError, ValueError, LabError):
         return None
     if loaded.scenario.history == "none" or not {"base", "seed"} <= info.keys():
@@ -86,3 +95,63 @@ def _read(directory: Path) -> StoredRun | None:
     name = f"{info['base']} [{variant}]" if variant else str(info["base"])
     world: WorldName = "sim" if info.get("world") == "sim" else "wire"
     return StoredRun(name, world, int(info["seed"]), state_of(result["state"]), result["facts"], info, values(loaded))
+
+
+# --- planned and missing runs -----------------------------------------------------------------------------------------
+
+
+def name_of(run: Loaded) -> str:
+    """Return the name of a run with its seed and world, for display."""
+    jitter = ", with jitter" if run.fabric.spec.nic_jitter else ""
+    return f"{label(run)}, seed {run.scenario.seed}, {run.scenario.world}{jitter}"
+
+
+def comparable(loaded: Sequence[Loaded]) -> list[Loaded]:
+    """Scenarios, and each of their variants, that can happen in both worlds: those that ask for one are left out."""
+    return [run for one in loaded for run in one.runs if run.scenario.world == "wire"]
+
+
+def matches(run: Loaded, pattern: str) -> bool:
+    """Return True if the label of a run matches a shell pattern, in which brackets are literal."""
+    return fnmatchcase(label(run), literal_brackets(pattern))
+
+
+def plan(runs: Sequence[Loaded], seeds: Sequence[int], only: str | None = None) -> list[Loaded]:
+    """Every run there is to do, all scenarios with one seed before the next; in both worlds, or in only one of them."""
+    chosen: list[WorldName] = [world for world in get_args(WorldName) if only in {None, world}]
+    found = [
+        scenario.in_world(scenario.with_seed(run, seed), world) for seed in seeds for run in runs for world in chosen
+    ]
+    worlds.check(*found)
+    return found
+
+
+def with_jitter(loaded: Loaded, jitter: str) -> Loaded:
+    """Return a run in virtual time whose hosts take up to `jitter`, a duration, longer for a packet that arrives."""
+    return scenario.with_values(scenario.in_world(loaded, "sim"), {"fabric.nic_jitter": jitter})
+
+
+def missing(store: Store, run: Loaded) -> int:
+    """Return how often a run may still be tried: 0 where it is there, or was invalid as often as is allowed.
+
+    An aborted run does not count.
+    """
+    states = [kept.state for kept in store.tries(run, run.scenario.world, run.scenario.seed)]
+    return 0 if VALID & {*states} else max(TRIES - states.count("invalid"), 0)
+
+
+def work(
+    planned: Sequence[Loaded], store: Store, do: Callable[[Loaded], SuiteEntry], notify: Callable[[str], None]
+) -> None:
+    """Do missing runs, which leave their directories in the store's; Interrupted ends it."""
+    left = [(run, tries) for run in planned if (tries := missing(store, run))]
+    if len(left) < len(planned):
+        notify(f"{len(planned) - len(left)} of {len(planned)} runs are done already")
+    for number, (run, tries) in enumerate(left, 1):
+        notify(f"{number} of {len(left)}: {name_of(run)}")
+        for _ in range(tries):
+            entry = do(run)
+            notify(f"{name_of(run)}: {entry.outcome}")
+            store.poll()
+            if not missing(store, run):
+                break
