@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from mrclab.experiments.runs.store import RunStore
-from mrclab.experiments.survey import cases, denial, page, record, startup
+from mrclab.experiments.survey import cases, denial, page, record
 from mrclab.experiments.survey.cases import SurveyCase
 from mrclab.experiments.survey.localise import CaseRunner
 from mrclab.lab import console
@@ -145,9 +145,9 @@ class Survey:
     def _experiments(self) -> Iterator[Experiment]:
         for number in range(1, REPEATS + 1):
             text = f"denial of a lossy NIC–T0 cable, {number} of {REPEATS}"
-            run = partial(denial.run, seed=self.seed + number)
+            run = partial(denial.lossy_cable, seed=self.seed + number)
             yield f"healing {number}", text, _DENIAL, MapperSpec(cycle=CYCLE), run
-        run, mapper = partial(startup.run, seed=self.seed), MapperSpec(cycle=STARTUP_CYCLE, deny="all")
+        run, mapper = partial(denial.start_up, seed=self.seed), MapperSpec(cycle=STARTUP_CYCLE, deny="all")
         yield "startup", "job on a faulty fabric", _STARTUP, None, partial(run, mapped=False)
         yield "startup-denied", "the same with denials", _STARTUP, mapper, partial(run, mapped=True)
 

@@ -3,7 +3,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from mrclab.experiments.survey import cases, page, record, startup
+from mrclab.experiments.survey import cases, denial, page, record
 from mrclab.experiments.survey.cases import CaseFault, SurveyCase
 from mrclab.lab.command.cli import app
 from mrclab.lab.errors import LabError
@@ -41,8 +41,8 @@ def test_pairs_that_no_probe_can_tell_apart_are_not_drawn():
 
 def test_a_path_is_bad_when_either_of_its_two_cables_is_broken():
     broken = ["t0-p1-1/t1-p1-2", "t0-p3-2/t1-p3-1"]
-    assert startup.bad_paths(FABRIC, broken, "h1", "h3") == {(1, 2), (3, 1)}
-    assert startup.bad_paths(FABRIC, broken, "h3", "h1") == {(1, 2), (3, 1)}
+    assert denial.bad_paths(FABRIC, broken, "h1", "h3") == {(1, 2), (3, 1)}
+    assert denial.bad_paths(FABRIC, broken, "h3", "h1") == {(1, 2), (3, 1)}
 
 
 def said(element, cycles, state="down"):
