@@ -10,7 +10,7 @@ from rich.console import Console
 from mrclab import compiled
 from mrclab.experiments.explore.search import Counterexample, Result, Search, replayed, shortened
 from mrclab.experiments.explore.system import Action
-from mrclab.experiments.explore.worlds import WORLDS, Space, named
+from mrclab.experiments.explore.worlds import Space, known_worlds
 from mrclab.lab import console
 from mrclab.lab.command.display import answer
 from mrclab.lab.command.options import AsJson
@@ -45,7 +45,8 @@ def explore(
     if names:
         _list(terminal)
         return
-    chosen = [_world(name) for name in worlds or ()] or [world for world in WORLDS if world.small or every]
+    known = known_worlds().values()
+    chosen = [_world(name) for name in worlds or ()] or [world for world in known if world.small or every]
     if compiled.state().runs:
         _again_in_plain_python()
     if replay:
@@ -62,10 +63,9 @@ def explore(
 
 
 def _world(name: str) -> Space:
-    found = named(name)
-    if found is None:
-        raise Refused(f'there is no world "{name}" to explore; there are {", ".join(world.name for world in WORLDS)}')
-    return found
+    if name not in known_worlds():
+        raise Refused(f'there is no world "{name}" to explore; there are {", ".join(known_worlds())}')
+    return known_worlds()[name]
 
 
 def _again_in_plain_python() -> None:
@@ -74,7 +74,7 @@ def _again_in_plain_python() -> None:
 
 
 def _list(terminal: Console) -> None:
-    for world in WORLDS:
+    for world in known_worlds().values():
         size = "" if world.small else " (large)"
         console.plain(terminal, f"{world.name:12} {world.about}{size}")
 

@@ -10,7 +10,7 @@ from mrclab.experiments.explore.cli import again, parsed, written
 from mrclab.experiments.explore.fingerprint import Fingerprint
 from mrclab.experiments.explore.search import Search, TraceStep, components, replayed, shortened
 from mrclab.experiments.explore.system import Broken, System
-from mrclab.experiments.explore.worlds import FULL, MTU, WORLDS, Space, named
+from mrclab.experiments.explore.worlds import FULL, MTU, Space, known_worlds
 from mrclab.hosts.mrc.endpoint_ops import EndpointOps
 from mrclab.hosts.mrc.evs import samepeer
 from mrclab.hosts.mrc.recovery.inflight import InFlight
@@ -24,7 +24,10 @@ from mrclab.topo.economy import EMPTY_QUEUE
 pytestmark = [pytest.mark.once, pytest.mark.sources]
 
 
-@pytest.mark.parametrize("world", [world for world in WORLDS if world.small], ids=lambda world: world.name)
+SMALL = [world for world in known_worlds().values() if world.small]
+
+
+@pytest.mark.parametrize("world", SMALL, ids=lambda world: world.name)
 def test_a_small_world_holds_in_every_run(world):
     result = Search(world, merging=40).run()
     assert result.found is None, shortened(world, result.found)
@@ -70,7 +73,7 @@ def test_an_exception_is_found_and_shown_by_a_run(monkeypatch):
         raise KeyError(7)
 
     monkeypatch.setattr(EndpointOps, "_end_probe", explode)
-    world = named("probe-ids")
+    world = known_worlds()["probe-ids"]
     found = shortened(world, Search(world).run().found)
     assert found.what == "KeyError: 7"
     lines = replayed(world, found.trace)
@@ -90,7 +93,7 @@ def test_a_dictionary_that_grows_under_a_loop_is_found(monkeypatch):
                         yield sibling, other
 
     monkeypatch.setattr(samepeer, "_same_path", same_path)
-    assert what_is_found(named("siblings")).startswith("RuntimeError: dictionary changed size")
+    assert what_is_found(known_worlds()["siblings"]).startswith("RuntimeError: dictionary changed size")
 
 
 def test_a_refusal_that_is_answered_at_once_is_a_storm_without_end(monkeypatch):
@@ -103,7 +106,7 @@ def test_a_refusal_that_is_answered_at_once_is_a_storm_without_end(monkeypatch):
 
     monkeypatch.setattr(MrcRequestor, "declare_lost", at_once)
     monkeypatch.setattr(RnrBackoff, "refuse", lambda *_: None)
-    found = Search(named("immediates")).run().found
+    found = Search(known_worlds()["immediates"]).run().found
     assert found.what.startswith("a storm without end")
     assert {kind for kind, _ in found.cycle} == {"deliver", "timer"}
 
@@ -146,7 +149,7 @@ def test_a_queue_that_was_emptied_is_as_one_never_used():
 
 def test_who_waits_for_a_receive_comes_back_to_the_same_state():
     """The second immediate was lost behind the first, long ago: nobody will answer to that copy any more."""
-    system = System(named("receives"))
+    system = System(known_worlds()["receives"])
     seen = set()
     for _ in range(200):
         digest = fingerprint.of(system)
@@ -197,7 +200,7 @@ def test_a_byte_outside_is_seen_at_once():
 
 def test_the_stamp_of_another_packet_does_not_bring_an_old_copy_back():
     """Stamps come round every 65 ms: a new frame can have that of a packet that arrived long ago."""
-    system = System(named("receives"))
+    system = System(known_worlds()["receives"])
     system.do(("receive", 0))
     window = system.hosts[0].verbs.qps[system.qps[0][0]].requestor.recovery.window
     while window.una == 0 or not any(one.is_write for one in system.network):
