@@ -154,8 +154,9 @@ class Survey:
     def _localise(self, deadline: float, notify: Notify) -> None:
         with (
             self._lab(Fabric(FabricSpec()), MapperSpec(cycle=CYCLE, deny=False)) as lab,
-            closing(CaseRunner(lab, CYCLE)) as runner,
+            closing(lab.subscribe("controller", "verdict")) as events,
         ):
+            runner = CaseRunner(lab, events, CYCLE)
             busy = _controller_cpu(lab.world)
             for case in self._left():
                 if time.monotonic() >= deadline:
