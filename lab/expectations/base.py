@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, ValidationInfo
 from pydantic_core.core_schema import IsInstanceSchema, is_instance_schema
@@ -26,8 +26,6 @@ from mrclab.topo.input.sentences import brief
 if TYPE_CHECKING:
     from mrclab.lab.measure.measures import Measures
     from mrclab.lab.traffic.base import TrafficBase
-
-L = TypeVar("L")
 
 _RATE = re.compile(r"\s*(\d+(?:\.\d*)?)\s*([kMG]?)(B|b|bit)/s\s*")
 _FACTOR = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
@@ -173,6 +171,12 @@ class BaseExpectation(OfKind):
         return replace(found, ok=True, expected=words + MEASURED)
 
     @property
+    def limits(self) -> "Bounds":
+        """Limits of the figure, as the scenario has them; of a kind whose fields have these names."""
+        low, high, near = (getattr(self, name, None) for name in ("at_least", "at_most", "about"))
+        return Bounds(low, high, near, getattr(self, "within", 0.05))
+
+    @property
     def expected_outcome(self) -> str:
         """Expected outcome, as far as it is known without a run."""
         fields = [f"{field} {self._value_text(getattr(self, field))}" for field in type(self).model_fields
@@ -225,12 +229,20 @@ def show_share(share: float) -> str:
 
 
 class Bounds(NamedTuple):
-    """Limits of a figure: `at_least`, `at_most`, or `about` with the fraction `within` which it must lie."""
+    """Limits of a figure: `at_least`, `at_most`, or `about` with the fraction `within` which it must lie.
 
-    at_least: float | None = None
-    at_most: float | None = None
-    about: float | None = None
+    Numbers, or levels, durations and depths that `resolved` makes numbers of.
+    """
+
+    at_least: Any = None
+    at_most: Any = None
+    about: Any = None
     within: float = 0.05
+
+    def resolved(self, number: Callable[[Any], float]) -> "Bounds":
+        """Return the same limits as numbers."""
+        low, high, near = (None if limit is None else number(limit) for limit in self[:3])
+        return Bounds(low, high, near, self.within)
 
     def contain(self, value: float) -> bool:
         """Return True if a value keeps all limits."""
@@ -240,17 +252,11 @@ class Bounds(NamedTuple):
         near = self.about is None or abs(value - self.about) <= self.within * abs(self.about) + slack
         return low and high and near
 
-    def text(self, show: Callable[[float], str] = _show_limit) -> str:
-        """`≥ 5, ≤ 7`, `10 ± 5%`."""
-        return limits_text(*self, show=show)
-
-
-def limits_text(
-    at_least: L | None, at_most: L | None, about: L | None = None, within: float = 0.05, *, show: Callable[[L], str]
-) -> str:
-    """Return limits in words, `≥ 5, ≤ 7` or `10 ± 5%`; empty without any."""
-    limits = [f"{sign} {show(limit)}" for sign, limit in (("≥", at_least), ("≤", at_most)) if limit is not None]
-    return ", ".join([*limits, *([f"{show(about)} ± {within * 100:g}%"] if about is not None else [])])
+    def text(self, show: Callable[[Any], str] = _show_limit) -> str:
+        """Return the limits in words, `≥ 5, ≤ 7` or `10 ± 5%`; empty without any."""
+        limits = [f"{sign} {show(limit)}" for sign, limit in zip("≥≤", self[:2], strict=True) if limit is not None]
+        limits += [] if self.about is None else [f"{show(self.about)} ± {self.within * 100:g}%"]
+        return ", ".join(limits)
 
 
 _measuring: ContextVar[bool] = ContextVar("measuring", default=False)

@@ -12,12 +12,10 @@ from mrclab.lab.expectations.base import (
     AS_TEXT,
     EXPECTATIONS,
     BaseExpectation,
-    Bounds,
     FlowName,
     Selected,
     Verdict,
     known_reference,
-    limits_text,
     needs_one,
 )
 from mrclab.lab.measure.series import quantile
@@ -92,24 +90,11 @@ class DurationExpectation(BaseExpectation):
 
     _complete = model_validator(mode="after")(needs_one(*_SIDES, example="at_most: 20ms"))
 
-    def bounds(self, measures: "Measures") -> Bounds:
-        """The limits in seconds."""
-        low, high, near = (
-            None if limit is None else limit.seconds(measures) for limit in (self.at_least, self.at_most, self.about)
-        )
-        return Bounds(low, high, near, self.within)
-
-    @property
-    def limits(self) -> str:
-        """The limits in words."""
-        return limits_text(self.at_least, self.at_most, self.about, self.within, show=str)
-
     def duration_verdict(self, measures: "Measures", figure: str, seconds: float, of: str) -> Verdict:
         """Return the verdict on a duration; `of` says over how many."""
         observed = f"{show_seconds(seconds)} = {seconds / measures.rtt:.1f} RTT {of}".rstrip()
-        return self.verdict(
-            self.bounds(measures).contain(seconds), f"{figure} {self.limits}", observed, "", seconds, "s"
-        )
+        passed = self.limits.resolved(lambda limit: limit.seconds(measures)).contain(seconds)
+        return self.verdict(passed, f"{figure} {self.limits.text(str)}", observed, "", seconds, "s")
 
 
 @EXPECTATIONS.register
@@ -186,12 +171,11 @@ class Slowdown(BaseExpectation):
         if not found:
             raise KeyError(f"slowdown of flows of {self.traffic}")
         value = quantile(found, self.percentile / 100)
-        bounds = Bounds(self.at_least, self.at_most)
         sizes = [f"≥ {show_bytes(self.least)}"] if self.least else []
         sizes += [f"< {show_bytes(self.below)}"] if self.below else []
         flows = f" (flows {', '.join(sizes)})" if sizes else ""
-        expected = f"percentile {self.percentile:g} of the slowdown of {self.traffic}{flows} {bounds.text()}"
-        return self.verdict(bounds.contain(value), expected, f"{value:.2f} over {len(found)}", "", value, "times")
+        expected = f"percentile {self.percentile:g} of the slowdown of {self.traffic}{flows} {self.limits.text()}"
+        return self.verdict(self.limits.contain(value), expected, f"{value:.2f} over {len(found)}", "", value, "times")
 
 
 @EXPECTATIONS.register

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
-from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Verdict, needs_one
+from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Verdict, needs_one
 from mrclab.lab.measure.fabric.faults import FaultSpan, links_of
 from mrclab.lab.measure.fabric.paths import IN_USE, OUT, USABLE, EvChange, EvKey, path_name
 from mrclab.lab.measure.traffic.flows import Selection
@@ -133,13 +133,12 @@ class EvSwaps(BaseExpectation):
         fault = measures.faults[self.fault] if self.fault else None
         self._need_evs(measures, fault, begin, end)
         out = [c for c in measures.changes_over(fault, begin, end) if self._counts(c)]
-        bounds = Bounds(self.at_least, self.at_most)
         minutes = (end - begin) / 60
         observed = f"{len(out)} times" + (f" = {len(out) / minutes:.1f} a minute" if minutes > 0 else "")
         when = f"first at {measures.time_text(out[0].t)}" if out else ""
         what = f"EVs over {fault.where}" if fault else "EVs"
-        expected = f"{what} go {self.state or 'out'} {bounds.text()} times"
-        return self.verdict(bounds.contain(len(out)), expected, observed, when, float(len(out)), "times")
+        expected = f"{what} go {self.state or 'out'} {self.limits.text()} times"
+        return self.verdict(self.limits.contain(len(out)), expected, observed, when, float(len(out)), "times")
 
     @staticmethod
     def _need_evs(measures: "Measures", fault: FaultSpan | None, begin: float, end: float) -> None:

@@ -62,17 +62,16 @@ class Drops(BaseExpectation):
         _read_twice(measures, {self.switch} if self.switch else None)
         reasons = [self.reason] if isinstance(self.reason, str) else self.reason
         count = sum(n for reason, n in drops.items() if not reasons or reason in reasons)
-        bounds = Bounds(self.at_least, self.at_most)
         where = self.switch or "switches"
         why = f" for {', '.join(reasons)}" if reasons else ""
-        parts = [f"{where} drop {bounds.text()} packets{why}"] if bounds.text() else []
+        parts = [f"{where} drop {self.limits.text()} packets{why}"] if self.limits.text() else []
         unexpected = {
             reason: n for reason, n in drops.items() if n and self.only is not None and reason not in self.only
         }
         if self.only is not None:
             parts.append(f"{where} drop nothing" + (f" except for {', '.join(self.only)}" if self.only else ""))
         seen = ", ".join(f"{reason} {n}" for reason, n in drops.items() if n) or "none"
-        ok = bounds.contain(count) and not unexpected
+        ok = self.limits.contain(count) and not unexpected
         return self.verdict(ok, "; ".join(parts), seen, "", float(count), "packets")
 
 
@@ -98,11 +97,11 @@ class InjectedExpectation(BaseExpectation):
         if not hit and not seen:
             raise NoEvidence(f"{self.fault} matched no packet")
         share = hit / seen if seen else 0.0
-        bounds, shares = Bounds(self.at_least, self.at_most), Bounds(about=self.share_about, within=self.within)
-        limits = [f"{bounds.text()} packets"] if bounds.text() else []
+        shares = Bounds(about=self.share_about, within=self.within)
+        limits = [f"{self.limits.text()} packets"] if self.limits.text() else []
         limits += [f"{shares.text(show_share)} of the packets"] if shares.text() else []
         observed = f"{hit} of {seen} packets = {share * 100:.3g}%"
-        ok = bounds.contain(hit) and shares.contain(share)
+        ok = self.limits.contain(hit) and shares.contain(share)
         return self.verdict(ok, f"{self.fault} takes {' and '.join(limits)}", observed, "", float(hit), "packets")
 
 
@@ -120,14 +119,18 @@ class _PortCount(BaseExpectation):
         _read_twice(measures, {switch for switch, _ in ports})
         chosen = {port: counter for port, counter in counters.items() if port in ports}
         total = growth(chosen.values())
-        bounds = Bounds(self.at_least, self.at_most)
         worst = max(chosen, key=lambda port: growth([chosen[port]]), default=None)
         where = f" at {self.element}" if self.element else ""
         observed = f"{total}" + (
             f", most at {worst[0]} port {worst[1]}: {growth([chosen[worst]])}" if total and worst else ""
         )
         return self.verdict(
-            bounds.contain(total), f"{bounds.text()} packets {what}{where}", observed, "", float(total), "packets"
+            self.limits.contain(total),
+            f"{self.limits.text()} packets {what}{where}",
+            observed,
+            "",
+            float(total),
+            "packets",
         )
 
 
@@ -163,11 +166,11 @@ class Pauses(_PortCount):
     def judge(self, measures: "Measures") -> Verdict:
         """The switches' counters, and the longest time that a port was paused."""
         made = self.count(measures, measures.switches.xoffs, "of pause sent")
-        bounds = {port: growth([counter]) for port, counter in measures.switches.paused.items()}
-        worst = max(bounds, key=lambda port: bounds[port], default=None)
-        if worst is None or not bounds[worst]:
+        paused = {port: growth([counter]) for port, counter in measures.switches.paused.items()}
+        worst = max(paused, key=lambda port: paused[port], default=None)
+        if worst is None or not paused[worst]:
             return made
-        observed = f"{made.observed}; {worst[0]} port {worst[1]} paused for {1e-3 * bounds[worst]:.0f} µs"
+        observed = f"{made.observed}; {worst[0]} port {worst[1]} paused for {1e-3 * paused[worst]:.0f} µs"
         return replace(made, observed=observed)
 
 

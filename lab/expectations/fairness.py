@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
-from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Selected, Verdict, needs_one, show_share
+from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Selected, Verdict, needs_one, show_share
 from mrclab.lab.measure.fabric.paths import path_name
 from mrclab.lab.measure.series import jain
 from mrclab.lab.measure.traffic.flows import MeasuredFlow, Selection
@@ -48,11 +48,10 @@ class _BetweenFlows(BaseExpectation):
 
     def on_ratio(self, measures: "Measures", figure: str, ratio: float, observed: str) -> Verdict:
         """The verdict on a ratio of the flows."""
-        bounds = Bounds(self.at_least, self.at_most)
         flows = f"flows of {', '.join(self.workloads)}" if self.workloads else "flows"
-        expected = f"{figure} of {flows} {bounds.text()}"
+        expected = f"{figure} of {flows} {self.limits.text()}"
         when = measures.span_text(*measures.window(self.window))
-        return self.verdict(bounds.contain(ratio), expected, observed, when, ratio, "")
+        return self.verdict(self.limits.contain(ratio), expected, observed, when, ratio, "")
 
 
 @EXPECTATIONS.register
@@ -136,10 +135,8 @@ class PathShare(Selected):
                 packets[series.path] = packets.get(series.path, 0.0) + sent
         total = sum(packets.values())
         share = packets.get((self.plane, self.uplink), 0.0) / total if total else 0.0
-        bounds = Bounds(self.at_least, self.at_most)
         path = path_name(self.plane, self.uplink)
-        expected = f"{path} carries {bounds.text(show_share)} of the packets{self.subject}"
+        expected = f"{path} carries {self.limits.text(show_share)} of the packets{self.subject}"
         observed = f"{share * 100:.1f}% of {total:.0f} packets"
-        return self.verdict(
-            total > 0 and bounds.contain(share), expected, observed, measures.span_text(begin, end), share, "of packets"
-        )
+        ok, when = total > 0 and self.limits.contain(share), measures.span_text(begin, end)
+        return self.verdict(ok, expected, observed, when, share, "of packets")

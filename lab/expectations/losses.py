@@ -90,15 +90,14 @@ class Lost(Selected):
         for loss in losses:
             per_qp[loss.host, loss.qp] = per_qp.get((loss.host, loss.qp), 0) + loss.packets
         count = self._count(per_qp, measures)
-        bounds = Bounds(self.at_least, self.at_most)
         shares = Bounds(self.share_at_least, self.share_at_most)
         share = self._share(measures, losses) if shares.text() else 0.0
         cause = several(self.fault, 2) or str(self.window or "the run")
-        limits = [f"{bounds.text()} packets"] if bounds.text() else []
+        limits = [f"{self.limits.text()} packets"] if self.limits.text() else []
         limits += [f"{shares.text(show_share)} of those sent"] if shares.text() else []
         whom = {"qp": "a QP", "mean": "a QP on average", "run": "all QPs"}[self.per]
         expected = f"{cause} costs {whom}{self.subject} {', '.join(limits)}".rstrip()
-        ok, when = bounds.contain(count) and shares.contain(share), ""
+        ok, when = self.limits.contain(count) and shares.contain(share), ""
         observed = f"{show_number(count)} packets" + (f", {len(per_qp)} QPs lost some" if len(per_qp) > 1 else "")
         observed += f", {share * 100:.3g}% of those sent" if shares.text() else ""
         if self.within_rtts:
@@ -258,9 +257,9 @@ class Recover(Selected):
         """
         moment = measures.times[self.fault if self.after == "begin" else f"{self.fault}.end"]
         chosen = self.selection()
-        from mrclab.lab.expectations.throughput import reference  # noqa: PLC0415 - as above
+        from mrclab.lab.expectations.throughput import rate_of  # noqa: PLC0415 - as above
 
-        level = self.to.share * (reference(self.to.of, measures, chosen, (moment, measures.end)) if self.to.of else 1.0)
+        level = rate_of(self.to, measures, chosen, (moment, measures.end))
         limit = self.within if self.within is not None else (self.within_rtts or 0.0) * measures.rtt
         what = "began" if self.after == "begin" else "was cleared"
         expected = f"goodput{self.subject} ≥ {self.to}{self._limit()} after {self.fault} {what}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from mrclab.lab.expectations.base import AS_TEXT, EXPECTATIONS, BaseExpectation, Bounds, Verdict, limits_text, needs_one
+from mrclab.lab.expectations.base import AS_TEXT, EXPECTATIONS, BaseExpectation, Verdict, needs_one
 from mrclab.lab.measure.fabric.switches import ports_of
 from mrclab.lab.measure.series import quantile
 from mrclab.lab.scenario.names import KnownWindow
@@ -75,8 +75,7 @@ class QueueDepth(BaseExpectation):
         }
         worst = max(depths, key=depths.__getitem__, default=None)
         value = depths[worst] if worst else 0.0
-        low, high = (limit.packets(measures) if limit else None for limit in (self.at_least, self.at_most))
-        bounds = Bounds(low, high)
+        bounds = self.limits.resolved(lambda limit: limit.packets(measures))
         observed = f"{show_number(value, 3)} packets = {value / measures.fabric.spec.bdp_packets:.2g} BDP"
         if worst and value:
             observed += f" at {worst[0]} port {worst[1]}, {len(samples[worst])} samples"
@@ -87,7 +86,6 @@ class QueueDepth(BaseExpectation):
     @property
     def expected_outcome(self) -> str:
         """Expected outcome."""
-        limits = limits_text(self.at_least, self.at_most, show=str)
         share = "" if self.percentile == 100 else f" in {self.percentile:g}% of the samples"
         where = f" at {self.element}" if self.element else ""
-        return f"{limits} packets wait in a queue{where}{share}"
+        return f"{self.limits.text(str)} packets wait in a queue{where}{share}"

@@ -14,7 +14,6 @@ from mrclab.lab.expectations.base import (
     LevelField,
     Selected,
     Verdict,
-    limits_text,
     needs_one,
     show_share,
 )
@@ -77,22 +76,18 @@ class Goodput(_InWindow):
         """Bytes that arrived in the window, over its length."""
         begin, end = measures.window(self.window)
         chosen, got = self.selection(self.plane), self.measured(measures)
-        limits = [level for level in (self.at_least, self.at_most, self.about) if level]
-        base = Level(1.0, "" if self.unit == "B/s" else LINE) if self.unit or not limits else limits[0]
-        low, high, near = (
-            _absolute(level, measures, chosen, (begin, end)) for level in (self.at_least, self.at_most, self.about)
-        )
-        bounds = Bounds(low, high, near, self.within)
-        share, of = _share(got, base, measures, chosen, (begin, end))
+        levels = [level for level in (self.at_least, self.at_most, self.about) if level]
+        of = levels[0].of if levels and not self.unit else "" if self.unit == "B/s" else LINE
+        bounds = self.limits.resolved(lambda level: rate_of(level, measures, chosen, (begin, end)))
+        share = _ratio(got, reference(of, measures, chosen, (begin, end))) if of else got
         observed = show_rate(got) + (f" = {share * 100:.1f}% of {of}" if of else "")
-        when, value = measures.span_text(begin, end), share if of else got
-        return self.verdict(bounds.contain(got), self._expected, observed, when, value, f"of {of}" if of else "B/s")
+        when, unit = measures.span_text(begin, end), f"of {of}" if of else "B/s"
+        return self.verdict(bounds.contain(got), self._expected, observed, when, share, unit)
 
     @property
     def _expected(self) -> str:
         chosen = str(self.selection(self.plane))
-        limits = limits_text(self.at_least, self.at_most, self.about, self.within, show=str)
-        return f"goodput{f' of {chosen}' if chosen else ''} {limits}"
+        return f"goodput{f' of {chosen}' if chosen else ''} {self.limits.text(str)}"
 
 
 @EXPECTATIONS.register
@@ -121,8 +116,7 @@ class GoodputFloor(_InWindow):
         level = self.at_least or Level(0.0, "")
         if not mean and level.of == MEAN:
             raise NoEvidence("nothing arrived, so that its mean says nothing", measures.span_text(begin, end))
-        floor = mean * level.share if level.of == MEAN else _absolute(level, measures, chosen, (begin, end))
-        assert floor is not None
+        floor = mean * level.share if level.of == MEAN else rate_of(level, measures, chosen, (begin, end))
         below = sum(rate < floor * (1 - 1e-9) for rate in rates)
         lowest = min(rates)
         base = mean if level.of == MEAN else floor / level.share if level.share else 0.0
@@ -209,28 +203,23 @@ class Isolation(BaseExpectation):
         if not base:
             raise NoEvidence(f"{self.victim} had no rate alone to compare with")
         share = _ratio(got, base)
-        bounds = Bounds(self.at_least, self.at_most)
         figure = (
             f"{self.victim} keeps" if self.percentile is None else f"percentile {self.percentile:g} of {self.victim}"
         )
-        expected = f"{figure} {bounds.text(show_share)} of its rate alone"
+        expected = f"{figure} {self.limits.text(show_share)} of its rate alone"
         observed = f"{share * 100:.1f}%: {show_rate(got)} of {show_rate(base)}"
-        return self.verdict(
-            bounds.contain(share), expected, observed, measures.span_text(begin, end), share, "of alone"
-        )
+        when = measures.span_text(begin, end)
+        return self.verdict(self.limits.contain(share), expected, observed, when, share, "of alone")
 
 
-def reference(
-    name: str, measures: "Measures", chosen: Selection | None = None, within: tuple[float, float] | None = None
-) -> float:
+def reference(name: str, measures: "Measures", chosen: Selection, within: tuple[float, float]) -> float:
     """The goodput that a level refers to, bytes per second; KeyError when it was not measured.
 
     NoEvidence where it is 0. The line rate is that of the flows chosen, of those that ran in the window.
     """
     if name == LINE:
-        if within:
-            ran(measures, chosen or Selection(), *within)
-        return measures.rates.line(chosen or Selection(), within)
+        ran(measures, chosen, *within)
+        return measures.rates.line(chosen, within)
     for entry in measures.scenario.figures:
         if isinstance(entry, Goodput) and entry.name == name:
             try:
@@ -243,21 +232,9 @@ def reference(
     raise KeyError(f"goodput {name}")
 
 
-def _absolute(
-    level: Level | None, measures: "Measures", chosen: Selection, within: tuple[float, float]
-) -> float | None:
-    if level is None:
-        return None
+def rate_of(level: Level, measures: "Measures", chosen: Selection, within: tuple[float, float]) -> float:
+    """Return the bytes per second of a level."""
     return level.share * (reference(level.of, measures, chosen, within) if level.of else 1.0)
-
-
-def _share(
-    got: float, level: Level, measures: "Measures", chosen: Selection, within: tuple[float, float]
-) -> tuple[float, str]:
-    """Return the share of goodput in the level's base, and the base's name."""
-    if not level.of:
-        return got, ""
-    return _ratio(got, reference(level.of, measures, chosen, within)), level.of
 
 
 def _ratio(part: float, whole: float) -> float:

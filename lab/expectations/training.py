@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Bounds, Verdict, limits_text, needs_one
+from mrclab.lab.expectations.base import EXPECTATIONS, BaseExpectation, Verdict, needs_one
 from mrclab.lab.expectations.durations import DurationExpectation
 from mrclab.lab.measure.series import quantile
 from mrclab.lab.measure.validity.evidence import NoEvidence
@@ -79,7 +79,7 @@ class TimeLostExpectation(BaseExpectation):
         )
         if planned is not None and done < planned:
             return self.verdict(False, expected, f"the job ended after {done} of {planned} steps")
-        passed = Bounds(self.at_least, self.at_most).contain(lost.seconds)
+        passed = self.limits.contain(lost.seconds)
         passed = passed and (self.steps_at_most is None or lost.steps <= self.steps_at_most)
         against = "the same run without faults" if lost.twin else "the median step before"
         observed = f"{lost}, against {against}"
@@ -94,7 +94,7 @@ class TimeLostExpectation(BaseExpectation):
         return f"{self.traffic} ended no step after the first fault began"
 
     def _expected(self, measures: "Measures") -> str:
-        limits = [limits_text(self.at_least, self.at_most, show=show_seconds)]
+        limits = [self.limits.text(show_seconds)]
         if self.steps_at_most is not None:
             limits.append(f"≤ {self.steps_at_most:g} step{'s' if self.steps_at_most != 1 else ''}")
         return f"training time lost by {self.traffic} {', '.join(filter(None, limits))}"
