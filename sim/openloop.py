@@ -138,8 +138,8 @@ class SimOpenLoop:
         sent = 0
         for number in range(flow.left):
             length = min(CHUNK, size - sent)
-            remote = there.region.va, there.region.rkey
-            one.post_send(flow.qp, number, "RDMA_WRITE", here.region.lkey, 0, length, *remote, None, now)
+            lkey, va, rkey = here.region.lkey, there.region.va, there.region.rkey
+            one.post_send(flow.qp, number, "RDMA_WRITE", lkey, 0, length, va, rkey, None, now)
             sent += length
         self._serve(here)
 

@@ -107,11 +107,8 @@ class Denylist:
         return found
 
     def _advance(self) -> None:
+        """Count a change, and write the list to its file in one step."""
         self.version += 1
-        self.save()
-
-    def save(self) -> None:
-        """Write the list to its file in one step."""
         if self._path is None:
             return
         denied = [{"element": str(d.element), "reason": d.reason, "source": d.source} for d in self.denials]

@@ -266,28 +266,26 @@ class SimSwitch(CableEnd):
 
     def _refuses(self, frame: SimFrame, port: int) -> bool:
         """Return True if a frame that is not known to be valid is dropped, or goes to the controller."""
-        if frame.fault != UNCHECKED:
-            self._refuse(frame, port)
+        if frame.fault == LINK_CHECK:
+            self.cpu_in += 1
+            if self._home.packet_in is not None:
+                self._home.packet_in(self, frame, port)
             return True
-        if frame.hops > 1 and self._checks(port):
-            model = self.model
-            if not is_from(frame, srv6.to_bytes(srv6.host_address(model.number, port))):
-                self.drops[WRONG_SOURCE] += 1
-                return True
+        if frame.fault != UNCHECKED:
+            self.drops[frame.fault] += 1
+            return True
+        if frame.hops > 1 and not self._has_valid_source(frame, port):
+            self.drops[WRONG_SOURCE] += 1
+            return True
         frame.fault = 0
         return False
 
-    def _checks(self, port: int) -> bool:
-        """Return True if a port accepts only the source address of its host."""
-        return self.model.tier == "t0" and port <= self._fabric.spec.hosts_per_t0 and not self.is_empty
-
-    def _refuse(self, frame: SimFrame, port: int) -> None:
-        if frame.fault != LINK_CHECK:
-            self.drops[frame.fault] += 1
-            return
-        self.cpu_in += 1
-        if self._home.packet_in is not None:
-            self._home.packet_in(self, frame, port)
+    def _has_valid_source(self, frame: SimFrame, port: int) -> bool:
+        """Return False for a frame by a host's port whose source is another; an empty switch does not know."""
+        model = self.model
+        if model.tier != "t0" or port > self._fabric.spec.hosts_per_t0 or self.is_empty:
+            return True
+        return is_from(frame, srv6.to_bytes(srv6.host_address(model.number, port)))
 
     def send_out(self, frame: SimFrame, port: int) -> None:
         """Send a packet-out of the controller out of a port."""
