@@ -164,7 +164,7 @@ def measure(rows: Sequence[Row], name: str) -> Measure:
     names = list(dict.fromkeys(verdict for row in rows for verdict in row["verdicts"]))
     called = [one for one in names if one.endswith(f" ({name})")]  # as in the scenario, without the kind
     kind, _, rest = name.rpartition("p")
-    if kind in {"", "slowdown."} and rest.replace(".", "", 1).isdigit() and float(rest) <= 100:
+    if kind in {"", "slowdown."} and rest.replace(".", "", 1).isdecimal() and float(rest) <= 100:
         if any(row.get("flows") for row in rows):
             return _percentile(float(rest) / 100, bool(kind))
         if not called:

@@ -118,7 +118,7 @@ def parsed(text: str) -> list[Action]:
     found: list[Action] = []
     for word in text.split(","):
         kind, _, which = word.partition(":")
-        if not which.isdigit():
+        if not which.isdecimal():
             raise Refused(f'--replay: "{word}" is not an action; write, for example, deliver:3')
         found.append((kind, int(which)))
     return found

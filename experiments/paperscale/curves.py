@@ -112,8 +112,8 @@ def run(sweep: Sweep, directory: Path, workers: int, notify: Callable[[str], Non
     """Run jobs without a row; return all rows."""
     loaded = scenario.load(SCENARIOS / "curves" / f"{sweep.name}.yaml")
     planned = plan.make(loaded, sweep.seeds, sweep.swept)
-    table = journal.Journal(directory / sweep.name, "--results").begin(planned)
-    with contextlib.closing(work.done(table, planned, workers)) as rows:
+    table = journal.Journal(directory / sweep.name, "--results")
+    with table.owned(), contextlib.closing(work.done(table.begin(planned), planned, workers)) as rows:
         for job, row in rows:
             done = f"{sweep.name}, {len(table.of(planned))} of {len(planned)}"
             notify(f"{done}: seed {job.seed}, {row['state']} {row['error']}".rstrip())

@@ -71,7 +71,7 @@ def survey(
 ) -> None:
     """Try Clustermapper on many seeded faults and print its verdicts; exit status 3 while a part is left to do."""
     if page_file is not None:
-        folders = sorted(output.iterdir()) if output.is_dir() else []
+        folders = sorted(path for path in output.glob("*") if path.is_dir())
         surveys = [list(record.store(folder).read()) for folder in folders]
         if not any(surveys):
             raise LabError(f"{output} holds no records of a survey; run one first, or name another with --output")

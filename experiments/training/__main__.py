@@ -29,6 +29,8 @@ def main(words: Sequence[str] | None = None) -> None:
         "--workers", type=int, default=1, help="processes; each takes 10 GB with 8,192 NICs, up to 17 with 32,768"
     )
     options = parser.parse_args(words)
+    if options.workers < 1:
+        parser.error(f"--workers {options.workers}: one at least")
     only = [word for word in options.only.split(",") if word]
     names = [word for word in options.sizes.split(",") if word]
     by_name = {str(size.nics): size for size in sizes.SIZES}

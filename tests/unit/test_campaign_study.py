@@ -89,6 +89,8 @@ def test_a_field_that_nobody_swept_is_named(study):
     rows = list(journal.Journal(study).read())
     with pytest.raises(LabError, match="write p99, or the name of an expectation"):
         figure.measure(rows, "p101")
+    with pytest.raises(LabError, match="--y p²: write p99"):
+        figure.measure(rows, "p²")
     done = CliRunner().invoke(app, ["figure", str(study), "--x", "fabric.t0s", "--y", "p50"])
     assert done.exit_code != 0
 

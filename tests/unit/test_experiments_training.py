@@ -12,6 +12,8 @@ import pytest
 
 from mrclab.experiments.campaign import plan, work
 from mrclab.experiments.campaign.journal import Journal
+from mrclab.experiments.paperscale import __main__ as paperscale
+from mrclab.experiments.training import __main__ as training
 from mrclab.experiments.training import branches, figures, page, sizes
 from mrclab.lab.errors import LabError
 from mrclab.lab.faults.kinds.carrier import LinkDown
@@ -180,6 +182,13 @@ def test_a_second_command_in_a_directory_is_refused(tmp_path, monkeypatch):
         sizes.run(sizes.SIZES[0], [1], tmp_path, 1, print)
     sizes.run(sizes.SIZES[0], [1], tmp_path, 1, print)
     assert sizes.kept(sizes.SIZES[0], tmp_path) == []
+
+
+@pytest.mark.parametrize("main", [training.main, paperscale.main])
+def test_a_command_without_a_worker_is_refused(main, capsys):
+    with pytest.raises(SystemExit):
+        main(["--workers", "0"])
+    assert "--workers 0: one at least" in capsys.readouterr().err
 
 
 def test_every_size_and_variant_is_a_scenario_of_as_many_ranks_and_steps():

@@ -180,6 +180,8 @@ def test_cycles_in_a_graph():
 def test_what_cannot_happen_is_refused():
     outcome = CliRunner().invoke(cli.app, ["explore", "loss", "--replay", "deliver:99"])
     assert "deliver:99 cannot happen there" in str(outcome.exception)
+    outcome = CliRunner().invoke(cli.app, ["explore", "loss", "--replay", "deliver:²"])
+    assert '"deliver:²" is not an action' in str(outcome.exception)
     outcome = CliRunner().invoke(cli.app, ["explore", "elsewhere"])
     assert 'no world "elsewhere"' in str(outcome.exception)
 

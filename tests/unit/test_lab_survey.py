@@ -77,6 +77,13 @@ def test_the_page_counts_verdicts_false_alarms_and_what_was_never_named():
     assert text.endswith("survey --target soft --seed 1\n    mrclab survey --page clustermapper.md\n")
 
 
+def test_the_page_may_be_among_the_records(tmp_path):
+    record.store(tmp_path / "sim").append(case(1, ["t0-p1-1/t1-p1-1"], []))
+    words = ["survey", "--output", str(tmp_path), "--page", str(tmp_path / "page.md")]
+    for _ in range(2):
+        assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
+
+
 def test_a_page_of_no_records_is_refused(tmp_path):
     words = ["survey", "--output", str(tmp_path), "--page", str(tmp_path / "page.md")]
     assert "holds no records of a survey; run one first" in str(CliRunner().invoke(app, words).exception)

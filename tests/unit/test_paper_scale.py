@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mrclab.experiments.campaign import plan
+from mrclab.experiments.campaign import journal, plan
 from mrclab.experiments.paper import page
 from mrclab.experiments.paper.comparison import Chapter
 from mrclab.experiments.paperscale import curves, memory, models, table
@@ -137,6 +137,11 @@ def test_the_runs_of_a_sweep_are_those_of_a_campaign_and_none_is_done_twice(tmp_
     assert 5 < took < 50  # µs; the links of the receiver take three for so many bytes
     assert [line["verdicts"] for line in curves.run(sweep, tmp_path, 1, said.append)] == [row["verdicts"]]
     assert len(said) == 1
+    with (
+        journal.Journal(tmp_path / sweep.name).owned(),
+        pytest.raises(LabError, match=r"another process adds runs to .* --results"),
+    ):
+        curves.run(sweep, tmp_path, 1, said.append)
     (tmp_path / sweep.name / "campaign.json").write_text("{}")
     with pytest.raises(LabError, match=r"name another directory with --results$"):
         curves.run(sweep, tmp_path, 1, said.append)
