@@ -16,7 +16,6 @@ from typing import Any, Final
 from mrclab.controller import nodefiles
 from mrclab.experiments import invariants
 from mrclab.experiments.explore import packets
-from mrclab.experiments.explore.copying import Snapshot
 from mrclab.experiments.explore.draws import Draws
 from mrclab.experiments.explore.packets import Flight, flight
 from mrclab.experiments.explore.worlds import MTU, Space
@@ -116,10 +115,6 @@ class System:
         for _ in range(world.qps):
             self._connect()
         self.pump()
-
-    def copy(self) -> System:
-        """Return a copy in the same state."""
-        return Snapshot(self).copy()
 
     def _host(self, index: int) -> MrcEndpoint:
         made = MrcEndpoint(self.configs[index], Draws(), keep_nothing, random.Random(index))

@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from mrclab.experiments.explore import fingerprint
 from mrclab.experiments.explore.cli import again, parsed, written
+from mrclab.experiments.explore.copying import Snapshot
 from mrclab.experiments.explore.fingerprint import Fingerprint
 from mrclab.experiments.explore.search import Search, TraceStep, components, replayed, shortened
 from mrclab.experiments.explore.system import Broken, System
@@ -122,7 +123,7 @@ def test_a_timer_that_is_armed_for_ever_is_found(monkeypatch):
 def test_a_copy_goes_its_own_way():
     one = System(TINY)
     before = fingerprint.of(one)
-    two = one.copy()
+    two = Snapshot(one).copy()
     assert fingerprint.of(two) == before
     while two.network or two.deadline() < float("inf"):
         two.do(two.actions()[0])
