@@ -19,7 +19,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from mrclab.hosts.collectives.lane import CREDIT, HEADER, RECEIVE, Lane, Outgoing
 from mrclab.hosts.collectives.operation import (
@@ -42,15 +42,19 @@ _CQ_ENTRIES: Final = 1 << 14
 _NOTICE_BYTES: Final = 1024  # bytes of a notice
 
 
-def environment_setting(name: str, default: float, most: float) -> float:
-    """Return the number in an environment variable, at least 1; ValueError names the variable."""
+Number = TypeVar("Number", int, float)
+
+
+def environment_setting(name: str, default: Number, most: float) -> Number:
+    """Return the number in an environment variable, at least 1, and whole as the default is; ValueError names it."""
     text = os.environ.get(name, str(default))
     try:
-        number = float(text)
+        number = type(default)(text)
     except ValueError:
-        number = 0.0
+        number = type(default)(0)
     if not 1 <= number <= most:
-        raise ValueError(f"{name} {text!r} is not a number from 1 to {most:g}; correct it, or unset it")
+        noun = "whole number" if isinstance(default, int) else "number"
+        raise ValueError(f"{name} {text!r} is not a {noun} from 1 to {most:g}; correct it, or unset it")
     return number
 
 

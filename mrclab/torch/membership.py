@@ -31,8 +31,8 @@ def _join(rank: int) -> Mesh:
     with _lock:
         if _mesh is None:
             host = os.environ.get("MRCLAB_HOST", "unknown host")
-            lanes = int(environment_setting("MRCLAB_QPS", 1, 64))
-            silence = environment_setting("MRCLAB_SILENCE", 15, 1e6)
+            lanes = environment_setting("MRCLAB_QPS", 1, 64)
+            silence = environment_setting("MRCLAB_SILENCE", 15.0, 1e6)
             try:
                 _mesh = Mesh(rank, host, lanes, silence)
             except OSError as error:

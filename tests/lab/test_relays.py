@@ -118,5 +118,5 @@ def test_clear_all_sends_frames_straight_even_if_the_relay_died(lab, nic):
     os.kill(lab.processes()["relay-h1-p1-t0-p1-1-both"], 9)
     lab.cables.clear_all()
     assert numbers(across(*nic, numbered(10))) == list(range(10))
-    relayed._relay._process.wait()
+    relayed._process.wait()
     assert not relayed.alive

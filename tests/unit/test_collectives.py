@@ -237,10 +237,11 @@ def test_a_rank_that_fails_ends_the_collective_on_all_others_with_the_reason(ran
     assert any(words in text for text in said), said
 
 
-@pytest.mark.parametrize("text", ["two", "0", "65", "nan", ""])
+@pytest.mark.parametrize("text", ["two", "0", "65", "1.5", "nan", ""])
 def test_a_setting_that_is_no_number_is_named_with_its_variable(monkeypatch, text):
     monkeypatch.setenv("MRCLAB_QPS", text)
-    with pytest.raises(ValueError, match=f"MRCLAB_QPS '{text}' is not a number from 1 to 64; correct it, or unset it"):
+    problem = f"MRCLAB_QPS '{text}' is not a whole number from 1 to 64; correct it, or unset it"
+    with pytest.raises(ValueError, match=problem):
         environment_setting("MRCLAB_QPS", 1, 64)
     monkeypatch.delenv("MRCLAB_QPS")
     assert environment_setting("MRCLAB_QPS", 1, 64) == 1

@@ -29,7 +29,8 @@ def _start(tmp_path, program):
 
 _GOOD = """
 import json, signal, sys
-signal.signal(signal.SIGTERM, lambda *_: (print(json.dumps([sys.argv[1]])), sys.exit()))
+done = {"given": sys.argv[1], "late": 0.5, "at": 2.0}
+signal.signal(signal.SIGTERM, lambda *_: (print(json.dumps(done)), sys.exit()))
 print("ready", flush=True)
 signal.pause()
 """
@@ -38,7 +39,8 @@ signal.pause()
 def test_a_helper_is_told_what_to_do_and_tells_what_it_did(tmp_path):
     _lab, it = _start(tmp_path, _GOOD)
     assert it.alive
-    assert it.finish() == ['{"count": 2}']
+    assert it.finish()["given"] == '{"count": 2}'
+    assert it.late == (0.5, 2.0)
     assert it.finish() is None
 
 
@@ -60,9 +62,7 @@ def test_one_that_never_gets_ready_is_ended(tmp_path, monkeypatch):
 
 def test_one_that_does_not_end_when_told_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(helper, "END_TIMEOUT", 0.1)
-    lab, it = _start(
-        tmp_path, _GOOD.replace("(print(json.dumps([sys.argv[1]])), sys.exit())", "None") + "signal.pause()"
-    )
+    lab, it = _start(tmp_path, _GOOD.replace("(print(json.dumps(done)), sys.exit())", "None") + "signal.pause()")
     with pytest.raises(EmulationError, match=r"relay-x took more than .* to end"):
         it.finish()
     assert lab.process.returncode == -9

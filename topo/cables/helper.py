@@ -1,6 +1,7 @@
 """Helper processes on cables: relays, which delay or lose frames, and background senders.
 
-Each prints `ready`, works until SIGTERM, and prints its counts as JSON; `relay` and `sender` are the processes.
+Each prints `ready`, works until SIGTERM, and prints its counts and lateness as JSON; `relay` and `sender` are the
+processes.
 """
 
 import json
@@ -11,6 +12,8 @@ import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from typing_extensions import Self
 
 from mrclab.topo.cables.background import NUMBER_AT, packet
 from mrclab.topo.cables.cablefaults import Direction
@@ -33,12 +36,13 @@ class Helper:
 
     def __init__(self, lab: Emulation, name: str, process: "subprocess.Popen[bytes]") -> None:
         self.name = name  # of its process in the lab
+        self.late = 0.0, 0.0  # seconds at most, and when that ended; known after `finish`
         self._lab, self._process = lab, process
 
     @classmethod
     def start(
         cls, lab: Emulation, node: str | None, module: str, argument: object, name: str, namespace: int | None = None
-    ) -> "Helper":
+    ) -> Self:
         """Run `module` in a node's namespaces (or in `namespace`), with `argument` as its argument; returns when it is
         ready. EmulationError where it ends, or is stopped.
         """
@@ -74,7 +78,9 @@ class Helper:
         self._process.stdout.close()
         if status := self._process.wait():
             raise EmulationError(f"{self.name} {ending(status)}; {self._last_output}")
-        return json.loads(output)
+        done = json.loads(output)
+        self.late = done["late"], done["at"]
+        return done
 
     @property
     def _last_output(self) -> str:
@@ -111,21 +117,13 @@ class SentFrames:
     refused: int = 0
 
 
-class FrameSender:
+class FrameSender(Helper):
     """Background traffic until `clear`. Made by `send`."""
-
-    def __init__(self, helper: Helper) -> None:
-        self.name = helper.name  # of its process in the lab
-        self.late = 0.0, 0.0  # seconds at most, and when that ended; known after `clear`
-        self._helper = helper
 
     def clear(self) -> SentFrames:
         """End it; return its counts. One that was ended already returns zeros."""
-        done = self._helper.finish()
-        if done is None:
-            return SentFrames()
-        self.late = done["late"], done["at"]
-        return SentFrames(done["sent"], done["refused"])
+        done = self.finish()
+        return SentFrames(done["sent"], done["refused"]) if done else SentFrames()
 
 
 def send(
@@ -151,34 +149,27 @@ def send(
         "number_at": NUMBER_AT,
     }
     name = f"background-{label or f'{source}-{destination}-{path[0]}-{path[1]}'}"
-    return FrameSender(Helper.start(lab, source, "mrclab.topo.cables.sender", argument, name))
+    return FrameSender.start(lab, source, "mrclab.topo.cables.sender", argument, name)
 
 
-class Relayed:
-    """A cable whose frames take the detour through a relay, until `clear`. Made by `impair`."""
+class Relayed(Helper):
+    """Relay of a cable whose frames take the detour through it, until `clear`. Made by `impair`.
 
-    def __init__(self, lab: Emulation, link: Link, direction: Direction, relay: Helper) -> None:
-        self.link = link
-        self.name = relay.name  # of its process in the lab
-        self.late = 0.0, 0.0  # seconds at most, and when that ended; known after `clear`
-        self._lab, self._direction, self._relay = lab, direction, relay
+    The cable carries nothing while the relay is not `alive`.
+    """
 
-    @property
-    def alive(self) -> bool:
-        """True if the relay still runs; without it the cable carries nothing."""
-        return self._relay.alive
+    link: Link
+    direction: Direction
 
     def clear(self) -> list[Counts]:
         """Send frames straight again, let those on the detour arrive, end the relay; returns its counts per direction.
 
         Frames that are sent straight may overtake the last delayed ones. A relay that was cleared gives nothing.
         """
-        if self._relay.finished:
+        if self.finished:
             return []
-        self._lab.cables.use_detour(self.link, self._direction, use=False)
-        done = self._relay.finish()
-        self.late = done["late"], done["at"]
-        return [Counts(**entry) for entry in done["counts"]]
+        self._lab.cables.use_detour(self.link, self.direction, use=False)
+        return [Counts(**entry) for entry in self.finish()["counts"]]
 
 
 def impair(
@@ -195,6 +186,7 @@ def impair(
         "directions": [{"from": reads, "to": writes, "impairment": asdict(impairment)} for reads, writes in detours],
     }
     name = f"relay-{found.name.replace('/', '-')}-{direction}"
-    relay = Helper.start(lab, None, "mrclab.topo.cables.relay", argument, name, lab.cables.descriptor)
+    relay = Relayed.start(lab, None, "mrclab.topo.cables.relay", argument, name, lab.cables.descriptor)
+    relay.link, relay.direction = found, direction
     lab.cables.use_detour(found, direction, use=True)
-    return Relayed(lab, found, direction, relay)
+    return relay
