@@ -24,7 +24,7 @@ MAX_BACKLOG_BYTES = MAX_LINE_BYTES
 """Events for a subscriber that reads too slowly are dropped, and counted, beyond this."""
 
 
-class _Connection:
+class Connection:
     """One client: bytes not yet a line, bytes not yet sent."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -33,27 +33,35 @@ class _Connection:
         self.outgoing: deque[bytes | memoryview] = deque()
         self.backlog = 0
         self.subscription: Subscription | None = None
-        self.waits_for_space = False
+        self.sends_no_more = False
+        self.watched = select.EPOLLIN
         self.events_dropped = 0
 
+    @property
+    def events(self) -> int:
+        """Events of its socket to wait for; epoll reports a hang-up besides."""
+        return (0 if self.sends_no_more else select.EPOLLIN) | (select.EPOLLOUT if self.outgoing else 0)
+
     def queue(self, line: bytes) -> None:
+        """Append a line to those to be sent."""
         self.outgoing.append(line)
         self.backlog += len(line)
 
     def queue_event(self, line: bytes) -> None:
+        """Append an event, or count it as dropped where the client reads too slowly."""
         if self.backlog > MAX_BACKLOG_BYTES:
             self.events_dropped += 1
         else:
             self.queue(line)
 
-    def flush(self) -> bool:
-        """Send as much as the socket accepts now; return True if bytes are left."""
+    def flush(self) -> None:
+        """Send as much as the socket accepts now."""
         while self.outgoing:
             chunk = self.outgoing[0]
             try:
                 sent = self.socket.send(chunk)
             except BlockingIOError:
-                return True
+                return
             self.backlog -= sent
             if sent == len(chunk):
                 self.outgoing.popleft()
@@ -62,7 +70,6 @@ class _Connection:
             if self.events_dropped and not self.outgoing:
                 self.queue(encode({"event": {"kind": "rpc.events_dropped", "count": self.events_dropped}}))
                 self.events_dropped = 0
-        return False
 
 
 class Server:
@@ -75,7 +82,7 @@ class Server:
     def __init__(self, path: str | Path, operations: Mapping[str, Operation]) -> None:
         self.path = str(path)
         self._operations = Operations(operations)
-        self._connections: dict[int, _Connection] = {}
+        self._connections: dict[int, Connection] = {}
         self._listener = listen(path)
         self._epoll = select.epoll()
         self._epoll.register(self._listener, select.EPOLLIN)
@@ -133,37 +140,47 @@ class Server:
         except (BlockingIOError, ConnectionAbortedError):
             return
         accepted.setblocking(False)
-        self._connections[accepted.fileno()] = _Connection(accepted)
+        self._connections[accepted.fileno()] = Connection(accepted)
         self._epoll.register(accepted, select.EPOLLIN)
 
-    def _receive(self, connection: _Connection) -> None:
+    def _receive(self, connection: Connection) -> None:
         try:
             data = connection.socket.recv(262144)
         except BlockingIOError:
             return
         if not data:
-            raise ConnectionResetError
+            self._end_of_requests(connection)
         for line in connection.splitter.feed(data):
-            connection.queue(self._serve(connection, line))
+            self._serve(connection, line)
 
-    def _serve(self, connection: _Connection, line: bytes) -> bytes:
+    def _end_of_requests(self, connection: Connection) -> None:
+        """Close the connection of a client that sends no more."""
+        raise ConnectionResetError
+
+    def _serve(self, connection: Connection, line: bytes) -> None:
         request: dict[str, Any] = {}
         try:
             request = decode(line)
             if request.get("op") == "subscribe":
                 connection.subscription = Subscription(request)
-                return answer(request, None)
-            return answer(request, self._operations.invoke(request))
+                connection.queue(answer(request, None))
+            else:
+                self._respond(connection, request, self._operations.invoke(request))
         except Exception as error:
-            return failure(request, error)
+            connection.queue(failure(request, error))
 
-    def _flush(self, connection: _Connection) -> None:
-        unsent = connection.flush()
-        if unsent != connection.waits_for_space:
-            connection.waits_for_space = unsent
-            self._epoll.modify(connection.socket, select.EPOLLIN | (select.EPOLLOUT if unsent else 0))
+    def _respond(self, connection: Connection, request: dict[str, Any], result: Any) -> None:
+        """Answer a request with the result of its operation."""
+        connection.queue(answer(request, result))
 
-    def _drop(self, connection: _Connection, error: Exception) -> None:
+    def _flush(self, connection: Connection) -> None:
+        connection.flush()
+        events = connection.events
+        if events != connection.watched:
+            connection.watched = events
+            self._epoll.modify(connection.socket, events)
+
+    def _drop(self, connection: Connection, error: Exception) -> None:
         if not isinstance(error, (ConnectionResetError, BrokenPipeError)):
             log.warning("connection on %s closed: %s", self.path, error)
         self._connections.pop(connection.socket.fileno(), None)

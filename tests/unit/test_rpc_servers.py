@@ -289,6 +289,44 @@ def test_a_subscriber_that_does_not_read_loses_events_and_is_told(tmp_path, monk
         peer.stop()
 
 
+async def _hang_up(path: Path, *, whole: bool) -> list[str]:
+    """Request a slow operation and hang up; return how it ended, and the bytes that came back."""
+    began, go, ended = asyncio.Event(), asyncio.Event(), []
+
+    async def slow() -> None:
+        began.set()
+        try:
+            await go.wait()
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+        ended.append("done")
+
+    async with AsyncServer(path, {"slow": slow}, cancel=True):
+        reader, writer = await asyncio.open_unix_connection(str(path))
+        writer.write(b'{"id":1,"op":"slow"}\n')
+        await began.wait()
+        if whole:
+            writer.close()
+            while not ended:
+                await asyncio.sleep(0.01)
+        else:
+            writer.write_eof()
+            await asyncio.sleep(0.05)
+            go.set()
+            ended.append((await asyncio.wait_for(reader.read(), 60)).decode())
+            writer.close()
+    return ended
+
+
+def test_a_request_whose_client_hangs_up_is_cancelled(tmp_path):
+    assert asyncio.run(_hang_up(tmp_path / "s.sock", whole=True)) == ["cancelled"]
+
+
+def test_a_client_that_sends_no_more_gets_its_answers(tmp_path):
+    assert asyncio.run(_hang_up(tmp_path / "s.sock", whole=False)) == ["done", '{"id":1,"ok":{}}\n']
+
+
 def test_operations_refuse_a_request_without_a_name():
     with pytest.raises(RpcError, match="no operation None"):
         Operations({}).invoke({"id": 1})

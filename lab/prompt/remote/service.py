@@ -44,24 +44,14 @@ def served(session: LabSession, run_dir: Path) -> Iterator[None]:
     server = AsyncServer(
         run_dir / SOCKET, {name: _in_thread(session, pool, work) for name, work in commands.items()}, cancel=True
     )
-    loop, begun, ended = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
-    refused: list[BaseException] = []
+    loop, ended = asyncio.new_event_loop(), asyncio.Event()
 
     async def serve() -> None:
-        try:
-            async with server:
-                begun.set()
-                await ended.wait()
-        except RpcError as error:
-            refused.append(error)
-        finally:
-            begun.set()
+        async with server:
+            await ended.wait()
 
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), name="commands", daemon=True)
     thread.start()
-    begun.wait()
-    if refused:
-        raise refused[0]
     try:
         yield
     finally:
