@@ -6,7 +6,7 @@ import pytest
 from mrc_sim import Simulation
 
 from mrclab.hosts.agent.provider.control import ProgramCtl, required
-from mrclab.hosts.agent.provider.profiles import EvProfileMask
+from mrclab.hosts.agent.provider.profiles import EvOp, EvProfileMask
 from mrclab.hosts.rdma.errors import VerbsError
 
 OFFLINE, ONLINE = 1, 2
@@ -32,6 +32,16 @@ def test_a_profile_that_becomes_auto_has_no_entries_to_fill(evs):
     evs.modify(1, EvProfileMask.MODE, 0, 0, 0, [], mode=AUTO)
     evs.modify(1, EvProfileMask.STATE, ONLINE, 0, 0, [])
     assert (evs.online(1), evs.array(evs.profile(1))) == (1, [])
+
+
+def test_a_profile_of_another_format_has_its_evs_to_fill_again(evs):
+    evs.modify_format(FORMAT + 1, 1 | 4 | 8, OFFLINE, 0, mode=4, widths=(16,))
+    evs.modify_format(FORMAT + 1, 1, ONLINE, 0)
+    ev = (bytes(32), 0, b"\x10\x01\x80\x00" + bytes(28), 1, 0, 1)
+    evs.modify(1, EvProfileMask.EV_OP, 0, 0, EvOp.REPLACE, [ev])
+    evs.modify(1, EvProfileMask.FMT_ID, 0, 0, 0, [], format=FORMAT + 1)
+    with pytest.raises(VerbsError, match="EV profile 1 has 4 unpopulated entries"):
+        evs.modify(1, EvProfileMask.STATE, ONLINE, 0, 0, [])
 
 
 def test_a_change_that_is_refused_changes_nothing(evs):

@@ -351,8 +351,8 @@ class EvProfiles(ProfileTable[ProgramEvProfile]):
             raise invalid(f"{counts}: give a count, and no more than that")
         if made.events & ~sum(_EVENTS):
             raise invalid(f"events can be requested for GOOD and ASSUMED_BAD, not for {made.events:#x}")
-        resized = (made.mode, made.count) != (before.mode, before.count)
-        if resized:
+        anew = (made.mode, made.format, made.count) != (before.mode, before.format, before.count)
+        if anew:
             made.entries = [EvProfileEntry() for _ in range(made.count)] if mode is Mode.EXPLICIT else []
         if mask & EvProfileMask.FIELDS_OP:
             fmt = self.formats.profile(made.format)
@@ -360,7 +360,7 @@ class EvProfiles(ProfileTable[ProgramEvProfile]):
             for entry in made.entries:
                 if entry.value is not None:
                     entry.expanded = fmt.expanded(made.fields, entry.value)
-        if mode is Mode.GENERATED and made.fields and (resized or mask & EvProfileMask.FIELDS_OP):
+        if mode is Mode.GENERATED and made.fields and (anew or mask & EvProfileMask.FIELDS_OP):
             self._generate(made)
 
     def _generate(self, profile: ProgramEvProfile) -> None:
