@@ -327,9 +327,10 @@ class Mesh:
         if group.broken is not None:
             return
         group.broken = cause
-        for operation in self._under_way(group):
-            self.forget(operation)
-            operation.finish(self._failure(operation, cause.peer, cause.reason))
+        for operation in self._under_way():
+            if operation.group is group:
+                self.forget(operation)
+                operation.finish(self._failure(operation, cause.peer, cause.reason))
         for key in [key for key in self._any_source if key[0] == group.number]:
             del self._any_source[key]
         for rank in group.ranks:
@@ -347,9 +348,9 @@ class Mesh:
                 peer.lanes[0].waiting.append(Outgoing(None, header, memoryview(text)))
         self._pump()
 
-    def _under_way(self, group: Group) -> list[MeshOperation]:
-        waiting = [one for queue in self._any_source.values() for one in queue]
-        return [one for one in [*self._operations.values(), *self._sending, *waiting] if one.group is group]
+    def _under_way(self) -> list[MeshOperation]:
+        unmatched = [one for queue in self._any_source.values() for one in queue]
+        return [*self._operations.values(), *self._sending, *unmatched]
 
     def _lose(self, peer: MeshPeer, why: str) -> None:
         """A peer cannot be reached any more."""
@@ -506,27 +507,27 @@ class Mesh:
 
     def _check_deadlines(self, now: float) -> None:
         """Check deadlines, and peers from which nothing was received for long."""
-        unmatched = [one for queue in self._any_source.values() for one in queue]
         if self._operations or self._sending:
-            for peer, lane in self._lanes:
+            for other, lane in self._lanes:
                 since = lane.silent_since()
-                if since is not None and now - since > self._silence and not peer.lost:
-                    self._lose(peer, f"it has acknowledged nothing for {self._silence:g} s")
-        for operation in [*self._operations.values(), *self._sending, *unmatched]:
+                if since is not None and now - since > self._silence and not other.lost:
+                    self._lose(other, f"it has acknowledged nothing for {self._silence:g} s")
+        for operation in self._under_way():
             if operation.over:
                 continue
-            waits = operation.awaited
-            peers = [] if waits is None else [self._peers[operation.group.ranks[waits[0]]]]
+            rank = None if operation.awaited is None else operation.awaited[0]
+            peer = None if rank is None else self._peers[operation.group.ranks[rank]]
             if now > operation.deadline:
-                whom = f"waiting for {peers[0]}" if peers else "sending"
-                rank = None if waits is None else waits[0]
+                whom = "sending" if peer is None else f"waiting for {peer}"
                 self.fail(operation, rank, f"{whom}, it was not done within {operation.timeout:g} s", late=True)
-                continue
-            for peer in peers:
-                if peer.left and not self._has_more(operation, peer):
-                    self.fail(operation, operation.group.ranks.index(peer.rank), f"{peer} has left the job")
-                elif now - max(peer.last_received, operation.waiting_since) > _PROBE_S and not peer.lost:
-                    peer.lanes[0].probe()
+            elif peer is not None and peer.left and not self._has_more(operation, peer):
+                self.fail(operation, rank, f"{peer} has left the job")
+            elif peer is not None and not peer.lost and self._is_quiet(operation, peer, now):
+                peer.lanes[0].probe()
+
+    @staticmethod
+    def _is_quiet(operation: MeshOperation, peer: MeshPeer, now: float) -> bool:
+        return now - max(peer.last_received, operation.waiting_since) > _PROBE_S
 
     def _has_more(self, operation: MeshOperation, peer: MeshPeer) -> bool:
         return any(rank == peer.rank for rank, _ in self._inbox.get(operation.key, ()))
