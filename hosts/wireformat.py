@@ -6,6 +6,7 @@ layers. Facts: docs/mrc-protocol.md §1.5.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final, Literal, NamedTuple
 
 from mrclab.hosts.mrc.packets.headers import Mark, MrcOpcode, Reason
@@ -38,138 +39,119 @@ class WireField(NamedTuple):
     when: Literal["", "immediate", "pr", "not pr"] = ""
 
 
+_roce, _reported = partial(WireField, standing=ROCE), partial(WireField, standing=REPORTED)
 _OPERATIONS: Final = {0: "PORT_STATUS_UPDATE", 1: "EV_PROBE"}
 _STAMP: Final = (
-    WireField("tx_timestamp", 16, "when the packet left, in the unit that `tsr` says, modulo 2¹⁶", REPORTED),
-    WireField("tsr", 1, "unit of the timestamp: 0: 128 ns, 1: 1 µs; the lab sends 1", REPORTED, default=1),
+    _reported("tx_timestamp", 16, "when the packet left, in the unit that `tsr` says, modulo 2¹⁶"),
+    _reported("tsr", 1, "unit of the timestamp: 0: 128 ns, 1: 1 µs; the lab sends 1", default=1),
 )
-_FTYPE: Final = WireField("ftype", 4, "type of the field, 1; not looked at", REPORTED, default=1)
+_FTYPE: Final = _reported("ftype", 4, "type of the field, 1; not looked at", default=1)
 _PDC: Final = (
-    WireField("spdcid", 16, "source PDC, of UET; MRC has none", OPEN),
-    WireField("dpdcid", 16, "destination PDC, of UET; MRC has none", OPEN),
+    WireField("spdcid", 16, "source PDC, of UET; MRC has none"),
+    WireField("dpdcid", 16, "destination PDC, of UET; MRC has none"),
 )
 
 FIELDS: Final[Mapping[str, tuple[WireField, ...]]] = {
     "MrcBTH": (
-        WireField(
+        _reported(
             "opcode",
             8,
             "what the packet is, and which header follows",
-            REPORTED,
             default=MrcOpcode.WRITE_ONLY,
             values={int(op): op.name for op in MrcOpcode},
         ),
-        WireField("solicited", 1, "solicited event", ROCE),
-        WireField("migreq", 1, "path migration; MRC has none", OPEN, default=1),
-        WireField("padcount", 2, "bytes of padding before the ICRC", ROCE),
-        WireField("version", 4, "transport header version, 0", ROCE),
-        WireField("pkey", 16, "partition, 0xFFFF", ROCE, default=0xFFFF, hexadecimal=True),
+        _roce("solicited", 1, "solicited event"),
+        WireField("migreq", 1, "path migration; MRC has none", default=1),
+        _roce("padcount", 2, "bytes of padding before the ICRC"),
+        _roce("version", 4, "transport header version, 0"),
+        _roce("pkey", 16, "partition, 0xFFFF", default=0xFFFF, hexadecimal=True),
         WireField("reserved", 8, hexadecimal=True),
-        WireField("dqpn", 24, "destination QP; 2 in endpoint requests and responses", REPORTED, hexadecimal=True),
-        WireField("ackreq", 1, "an acknowledgement is requested", ROCE),
-        WireField("r", 1, "reserved", OPEN),
-        WireField("rtx", 1, "the packet is a retransmission", REPORTED),
-        WireField("ts", 1, "a TSETH follows METH", REPORTED),
-        WireField("inv_res", 4, "reserved", OPEN),
-        WireField(
+        _reported("dqpn", 24, "destination QP; 2 in endpoint requests and responses", hexadecimal=True),
+        _roce("ackreq", 1, "an acknowledgement is requested"),
+        WireField("r", 1, "reserved"),
+        _reported("rtx", 1, "the packet is a retransmission"),
+        _reported("ts", 1, "a TSETH follows METH"),
+        WireField("inv_res", 4, "reserved"),
+        _reported(
             "psn",
             24,
             "packet sequence number; of endpoint packets, its low 16 bits are the request id",
-            REPORTED,
             hexadecimal=True,
         ),
-        WireField("icrc", 32, "invariant CRC, at the end of the packet", ROCE),
+        _roce("icrc", 32, "invariant CRC, at the end of the packet"),
     ),
     "METH": (
-        WireField("rqmsn", 16, "number of the message among those with immediate", REPORTED),
-        WireField("msn", 16, "number of the message, the same in all its packets", REPORTED),
+        _reported("rqmsn", 16, "number of the message among those with immediate"),
+        _reported("msn", 16, "number of the message, the same in all its packets"),
     ),
-    "TSETH": (
-        *_STAMP,
-        WireField("reserved", 11),
-        _FTYPE,
-    ),
+    "TSETH": (*_STAMP, WireField("reserved", 11), _FTYPE),
     "RETH": (
-        WireField(
-            "va",
-            64,
-            "virtual address of this packet's payload: it advances by one MTU per packet",
-            REPORTED,
-            hexadecimal=True,
+        _reported(
+            "va", 64, "virtual address of this packet's payload: it advances by one MTU per packet", hexadecimal=True
         ),
-        WireField("rkey", 32, "key of the memory region", ROCE, hexadecimal=True),
-        WireField("length", 32, "bytes of the whole message", REPORTED),
-        WireField("immediate", 32, "immediate data, where the opcode has it", ROCE, hexadecimal=True, when="immediate"),
+        _roce("rkey", 32, "key of the memory region", hexadecimal=True),
+        _reported("length", 32, "bytes of the whole message"),
+        _roce("immediate", 32, "immediate data, where the opcode has it", hexadecimal=True, when="immediate"),
     ),
     "SETH": (
-        WireField("type", 4, "type of the header, 1", REPORTED, default=1),
-        WireField("next_header", 5, "next header", OPEN),
-        WireField(
+        _reported("type", 4, "type of the header, 1", default=1),
+        WireField("next_header", 5, "next header"),
+        _reported(
             "m",
             2,
             "what the requestor shall do with the EV: 0 nothing, 1 skip it once, 2 skip it always",
-            REPORTED,
             values={int(mark): mark.name for mark in Mark},
         ),
         WireField("reserved1", 3),
-        WireField("pr", 1, "this answers a probe", REPORTED),
+        _reported("pr", 1, "this answers a probe"),
         WireField("reserved2", 1),
-        WireField(
+        _reported(
             "ack_psn_offset",
             16,
             "PSN of the packet that triggered this, less `cack_psn`; signed; without `pr`",
-            REPORTED,
             signed=True,
             when="not pr",
         ),
-        WireField("probe_id", 16, "number of the probe that this answers; with `pr`", REPORTED, when="pr"),
-        WireField("entropy", 32, "EV of the packet that triggered this, reflected", REPORTED, hexadecimal=True),
+        _reported("probe_id", 16, "number of the probe that this answers; with `pr`", when="pr"),
+        _reported("entropy", 32, "EV of the packet that triggered this, reflected", hexadecimal=True),
         *_PDC,
         WireField("reserved3", 8, hexadecimal=True),
-        WireField("cack_psn", 24, "all packets up to this PSN have arrived", REPORTED, hexadecimal=True),
-        WireField("cc_type", 4, "kind of congestion state; 0 is NSCC's", REPORTED),
-        WireField("cc_fl", 4, "flags of the congestion state", OPEN),
-        WireField("mpr", 8, "PSNs that may be outstanding, in units of 128; 0: not dynamic", REPORTED),
-        WireField(
-            "sack_offset",
-            16,
-            "PSN of the bitmap's first bit, less `cack_psn`; signed",
-            REPORTED,
-            default=1,
-            signed=True,
-        ),
-        WireField("bitmap", 64, "packets that arrived, the least significant bit first", REPORTED, hexadecimal=True),
-        WireField("tx_timestamp", 16, "CC_STATE: timestamp of the packet that triggered this, reflected", REPORTED),
+        _reported("cack_psn", 24, "all packets up to this PSN have arrived", hexadecimal=True),
+        _reported("cc_type", 4, "kind of congestion state; 0 is NSCC's"),
+        WireField("cc_fl", 4, "flags of the congestion state"),
+        _reported("mpr", 8, "PSNs that may be outstanding, in units of 128; 0: not dynamic"),
+        _reported("sack_offset", 16, "PSN of the bitmap's first bit, less `cack_psn`; signed", default=1, signed=True),
+        _reported("bitmap", 64, "packets that arrived, the least significant bit first", hexadecimal=True),
+        _reported("tx_timestamp", 16, "CC_STATE: timestamp of the packet that triggered this, reflected"),
         WireField("reserved4", 1),
-        WireField("ooo_count", 15, "CC_STATE: packets that arrived out of order", REPORTED),
-        WireField("restore_cwnd", 1, "CC_STATE: the window may be restored", REPORTED),
-        WireField("rcv_cwnd_pen", 7, "CC_STATE: window reduction that the receiver requests", REPORTED),
-        WireField("rcvd_bytes", 24, "CC_STATE: bytes received, in units of 256, rounded up", REPORTED),
+        _reported("ooo_count", 15, "CC_STATE: packets that arrived out of order"),
+        _reported("restore_cwnd", 1, "CC_STATE: the window may be restored"),
+        _reported("rcv_cwnd_pen", 7, "CC_STATE: window reduction that the receiver requests"),
+        _reported("rcvd_bytes", 24, "CC_STATE: bytes received, in units of 256, rounded up"),
     ),
     "NETH": (
-        WireField("type", 8, "type of the header", OPEN),
+        WireField("type", 8, "type of the header"),
         WireField("reserved1", 8),
-        WireField(
+        _reported(
             "reason",
             8,
             "why the packet was refused",
-            REPORTED,
             default=Reason.TRIMMED,
             values={int(reason): reason.name for reason in Reason},
         ),
-        WireField("vendor", 8, "vendor's code", REPORTED),
-        WireField("entropy", 32, "EV of the packet refused, reflected", REPORTED, hexadecimal=True),
+        _reported("vendor", 8, "vendor's code"),
+        _reported("entropy", 32, "EV of the packet refused, reflected", hexadecimal=True),
         *_PDC,
         WireField("reserved2", 8, hexadecimal=True),
-        WireField("nack_psn", 24, "PSN of the packet refused", REPORTED, hexadecimal=True),
-        WireField("cc_type", 4, "kind of congestion state; 0 is NSCC's", REPORTED),
+        _reported("nack_psn", 24, "PSN of the packet refused", hexadecimal=True),
+        _reported("cc_type", 4, "kind of congestion state; 0 is NSCC's"),
         WireField("reserved3", 12),
-        WireField("tx_timestamp", 16, "timestamp of the packet refused, reflected", REPORTED),
+        _reported("tx_timestamp", 16, "timestamp of the packet refused, reflected"),
     ),
     "PETH": (
         WireField("reserved1", 24, hexadecimal=True),
-        WireField("vendor", 8, "vendor's code", REPORTED),
-        WireField("probe_id", 16, "number of the probe; its answer is a SACK with `pr`", REPORTED),
+        _reported("vendor", 8, "vendor's code"),
+        _reported("probe_id", 16, "number of the probe; its answer is a SACK with `pr`"),
         WireField("reserved2", 16),
         *_PDC,
         *_STAMP,
@@ -177,29 +159,29 @@ FIELDS: Final[Mapping[str, tuple[WireField, ...]]] = {
         _FTYPE,
     ),
     "ERTH": (
-        WireField("op", 8, "0: status of the sender's ports, 1: probe of an EV", REPORTED, values=_OPERATIONS),
+        _reported("op", 8, "0: status of the sender's ports, 1: probe of an EV", values=_OPERATIONS),
         WireField("reserved1", 24, hexadecimal=True),
-        WireField("port_status_mask", 32, "bit n−1: NIC port n is up", REPORTED, hexadecimal=True),
+        _reported("port_status_mask", 32, "bit n−1: NIC port n is up", hexadecimal=True),
         WireField("reserved2", 32, hexadecimal=True),
         *_STAMP,
         WireField("reserved3", 11),
         _FTYPE,
     ),
     "EETH": (
-        WireField("op", 8, "operation that is answered", REPORTED, values=_OPERATIONS),
+        _reported("op", 8, "operation that is answered", values=_OPERATIONS),
         WireField("reserved1", 24, hexadecimal=True),
-        WireField("entropy", 32, "EV that the request came by, reflected", REPORTED, hexadecimal=True),
-        WireField("port_status_mask", 32, "bit n−1: NIC port n of the responder is up", REPORTED, hexadecimal=True),
+        _reported("entropy", 32, "EV that the request came by, reflected", hexadecimal=True),
+        _reported("port_status_mask", 32, "bit n−1: NIC port n of the responder is up", hexadecimal=True),
         WireField("reserved2", 64),
         WireField("reserved3", 64),
         *_STAMP,
         WireField("reserved4", 11),
         _FTYPE,
-        WireField("service_time", 32, "nanoseconds that the responder held the request", REPORTED),
+        _reported("service_time", 32, "nanoseconds that the responder held the request"),
     ),
     "AETH": (
-        WireField("syndrome", 8, "0x1F: an acknowledgement without credits", REPORTED, default=0x1F),
-        WireField("msn", 24, "messages completed", ROCE),
+        _reported("syndrome", 8, "0x1F: an acknowledgement without credits", default=0x1F),
+        _roce("msn", 24, "messages completed"),
     ),
 }
 """Fields of each header, in their order on the wire; the ICRC of the BTH is at the end of the packet."""
