@@ -139,7 +139,8 @@ def main() -> None:
             me.mesh.close()
             return
         name = "barrier" if what == "other" and rank == 2 else "all_reduce"
-        me.sum(5 if what == "size" and rank == 2 else 9, 1, limit=1.0 if what == "late" and not rank else 120.0, name=name)
+        limit = 1.0 if what == "late" and not rank else 120.0  # rank 0 waits for the late one, rank 2 for rank 0
+        me.sum(5 if what == "size" and rank == 2 else 9, 1, limit=limit, name=name)
         say("nothing failed")
     except CollectiveError as error:
         say(error)
