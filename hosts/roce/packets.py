@@ -101,6 +101,8 @@ def parse(frame: bytes | bytearray | memoryview, port: int, address: bytes, icrc
     packet.end = end
     if op in h.WRITES:
         _parse_write(packet, pad_byte >> wire.PAD_SHIFT & 3)
+    elif op == h.RoceOpcode.ACK and end < h.BODY_AT + wire.AETH.size:
+        raise DiscardError("malformed")
     return packet
 
 

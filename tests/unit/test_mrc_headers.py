@@ -223,11 +223,29 @@ def test_a_trimmed_packet_gives_its_header_but_no_payload():
     assert (packet.psn, packet.timestamp, packet.size, packet.dscp) == (7, 3, 0, h.Dscp.TRIMMED)
 
 
-def test_trimmed_control_packets_are_not_believed():
-    made = path().frame(h.Dscp.TRIMMED << 2, wire.BTH.pack(h.MrcOpcode.SACK, 0x40, 0xFFFF, 0x123, 0) + bytes(36))
+def control(op: int, content: bytes, traffic_class: int = h.TC_CONTROL) -> bytearray:
+    """A frame of a control packet, as `arriving`."""
+    made = path().frame(traffic_class, wire.BTH.pack(op, 0x40, 0xFFFF, 0x123, 0) + content)
     frame = bytearray(made.header + made.trailer)
     frame[38:54] = srv6.to_bytes(srv6.nic_route(1, 1) << 80)
-    assert reason(frame) == "malformed"
+    return frame
+
+
+def test_trimmed_control_packets_are_not_believed():
+    assert reason(control(h.MrcOpcode.SACK, bytes(36), h.Dscp.TRIMMED << 2)) == "malformed"
+
+
+@pytest.mark.parametrize(
+    ("op", "kind"),
+    [
+        (h.MrcOpcode.ACK, h.Ack), (h.MrcOpcode.SACK, h.Sack), (h.MrcOpcode.NACK, h.Nack), (h.MrcOpcode.PROBE, h.Probe),
+        (h.MrcOpcode.ENDPOINT_REQUEST, h.EndpointRequest), (h.MrcOpcode.ENDPOINT_RESPONSE, h.EndpointResponse),
+    ],
+)  # fmt: skip
+def test_the_icrc_is_no_part_of_a_header_that_is_too_short(op, kind):
+    assert isinstance(parsed(control(op, bytes(kind.length))).content, kind)
+    with pytest.raises(struct.error):
+        parsed(control(op, bytes(kind.length - 4)))
 
 
 @given(st.randoms(use_true_random=False))

@@ -1,5 +1,6 @@
 """RoCEv2 frames as scapy's own dissector sees them, and what must hold in any network."""
 
+import contextlib
 import os
 import random
 
@@ -13,9 +14,12 @@ from scapy.layers.inet import UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 
+from mrclab.hosts.rdma.errors import DiscardError
 from mrclab.hosts.rdma.packets import wire
+from mrclab.hosts.rdma.packets.icrc import Verifier
 from mrclab.hosts.rdma.states import QpState
 from mrclab.hosts.roce import headers as h
+from mrclab.hosts.roce.packets import PlainPath, parse
 
 EXAMPLES = int(os.environ.get("MRCLAB_EXAMPLES", "40"))
 GUARD = 64  # bytes around the target region that nothing may touch
@@ -68,6 +72,15 @@ def test_an_independent_dissector_agrees_on_every_field_and_checksum(traffic):
         assert (AETH in frame) == (transit.op == h.RoceOpcode.ACK)
         assert frame[IPv6].tc >> 2 == (0 if transit.is_write else 46)
         assert (frame[IPv6].tc & 3 != 0) == transit.is_write
+
+
+def test_the_icrc_is_no_part_of_an_ack_that_is_too_short():
+    bth = wire.BTH.pack(h.RoceOpcode.ACK, wire.MIGRATED, wire.P_KEY, 0x123, 7)
+    host = bytes(range(16))
+    for body, malformed in ((bth + bytes(wire.AETH.size), False), (bth, True)):
+        made = PlainPath(bytes(12), host, host, h.FIRST_SPORT).frame(h.TC_CONTROL, body)
+        with pytest.raises(DiscardError, match="malformed") if malformed else contextlib.nullcontext():
+            parse(made.header + made.trailer, 1, host, Verifier(host))
 
 
 def test_writes_carry_reth_first_and_immediates_last(traffic):

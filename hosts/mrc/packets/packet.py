@@ -201,7 +201,7 @@ def _parse_other(packet: MrcPacket) -> None:
         return
     unpack = h.CONTENTS.get(packet.op)
     if unpack is not None:
-        packet.content = unpack(packet.view, h.BODY_AT)
+        packet.content = unpack(packet.view[: packet.end], h.BODY_AT)
 
 
 def _parse_write(packet: MrcPacket, pad: int) -> None:
