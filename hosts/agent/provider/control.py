@@ -139,9 +139,10 @@ class ProgramCtl:
         found = b""
         given = fields = 0
         if EvProfileMask(mask) & EvProfileMask.EV_OP and op == EvOp.QUERY_STATE:
-            for n in range(entries):
-                value, port, *_ = wire.EV_ENTRY.unpack_from(data, wire.VENDOR_BYTES + n * wire.EV_ENTRY.size)
-                found += wire.EV_ENTRY.pack(value, port, bytes(32), 0, self.evs.state_of(profile, port, value), 0)
+            end = wire.VENDOR_BYTES + entries * wire.EV_ENTRY.size
+            named = [(port, value) for value, port, *_ in wire.EV_ENTRY.iter_unpack(data[wire.VENDOR_BYTES : end])]
+            for (port, value), state in zip(named, self.evs.states(profile, named), strict=True):
+                found += wire.EV_ENTRY.pack(value, port, bytes(32), 0, state, 0)
             given = entries
         elif EvProfileMask(mask) & EvProfileMask.EV_OP:
             rows = self.evs.array(profile)

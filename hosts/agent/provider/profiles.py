@@ -7,7 +7,7 @@ attributes, their values, and the state to go to; it makes a new profile, which 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, IntFlag
 from typing import Any, ClassVar, Final, Generic, TypeVar
@@ -351,8 +351,8 @@ class EvProfiles(ProfileTable[ProgramEvProfile]):
             raise invalid(f"{counts}: give a count, and no more than that")
         if made.events & ~sum(_EVENTS):
             raise invalid(f"events can be requested for GOOD and ASSUMED_BAD, not for {made.events:#x}")
-        anew = (made.mode, made.format, made.count) != (before.mode, before.format, before.count)
-        if anew:
+        reset = (made.mode, made.format, made.count) != (before.mode, before.format, before.count)
+        if reset:
             made.entries = [EvProfileEntry() for _ in range(made.count)] if mode is Mode.EXPLICIT else []
         if mask & EvProfileMask.FIELDS_OP:
             fmt = self.formats.profile(made.format)
@@ -360,7 +360,7 @@ class EvProfiles(ProfileTable[ProgramEvProfile]):
             for entry in made.entries:
                 if entry.value is not None:
                     entry.expanded = fmt.expanded(made.fields, entry.value)
-        if mode is Mode.GENERATED and made.fields and (anew or mask & EvProfileMask.FIELDS_OP):
+        if mode is Mode.GENERATED and made.fields and (reset or mask & EvProfileMask.FIELDS_OP):
             self._generate(made)
 
     def _generate(self, profile: ProgramEvProfile) -> None:
@@ -431,15 +431,18 @@ class EvProfiles(ProfileTable[ProgramEvProfile]):
         for entry in found:
             entry.state = state
 
-    def state_of(self, profile: ProgramEvProfile, port: int, value: bytes) -> int:
-        """QUERY_EV_STATE: the controller's state, or ASSUMED_BAD if a QP found that; ENOENT for an unknown EV."""
-        known = [entry.state for entry in profile.find(port, value)]
-        used = self._in_use(profile).get((port, value if profile.entries else value[:4]), [])
-        if not known and not used:
-            raise profile.missing(port, value)
-        if ApiState.DENIED in known:
-            return STATES[ApiState.DENIED]
-        return STATES[ApiState.ASSUMED_BAD if ApiState.ASSUMED_BAD in used else (known or used)[0]]
+    def states(self, profile: ProgramEvProfile, evs: Iterable[tuple[int, bytes]]) -> list[int]:
+        """QUERY_EV_STATE: the controller's states, or ASSUMED_BAD if a QP found that; ENOENT for an unknown EV."""
+        found, in_use = [], self._in_use(profile)
+        for port, value in evs:
+            known = [entry.state for entry in profile.find(port, value)]
+            used = in_use.get((port, value if profile.entries else value[:4]), [])
+            if not known and not used:
+                raise profile.missing(port, value)
+            bad = ApiState.ASSUMED_BAD in used and ApiState.DENIED not in known
+            state = ApiState.DENIED if ApiState.DENIED in known else (known or used)[0]
+            found.append(STATES[ApiState.ASSUMED_BAD if bad else state])
+        return found
 
     def _in_use(self, profile: ProgramEvProfile) -> dict[tuple[int, bytes], list[ApiState]]:
         """Return the EVs of all QPs of a profile, and the state of each."""
@@ -456,8 +459,8 @@ class EvProfiles(ProfileTable[ProgramEvProfile]):
             return [
                 (value.ljust(VALUE_BYTES, b"\0"), port, STATES[states[0]]) for (port, value), states in drawn.items()
             ]
+        states = iter(self.states(profile, [(e.port, e.value) for e in profile.entries if e.value is not None]))
         return [
-            (entry.value or bytes(VALUE_BYTES), entry.port,
-             STATES[entry.state] if entry.value is None else self.state_of(profile, entry.port, entry.value))
-            for entry in profile.entries
-        ]  # fmt: skip
+            (bytes(VALUE_BYTES), e.port, STATES[e.state]) if e.value is None else (e.value, e.port, next(states))
+            for e in profile.entries
+        ]
