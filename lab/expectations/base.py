@@ -193,8 +193,8 @@ class BaseExpectation(OfKind):
         """A verdict under this expectation's name, else its kind. A figure that is not a number fails."""
         if value is not None and not math.isfinite(value):
             ok, value = False, None
-        kind = self.kind_name
-        return Verdict(f"{kind} ({self.name})" if self.name else kind, bool(ok), expected, observed, when, value, unit)
+        kind = f"{self.kind_name} ({self.name})" if self.name else self.kind_name
+        return Verdict(kind, bool(ok), expected, observed, when, None if value is None else float(value), unit)
 
 
 EXPECTATIONS: Kinds[BaseExpectation] = Kinds("expectation", "mrclab.expectations", "mrclab.lab.expectations")

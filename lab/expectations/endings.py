@@ -83,9 +83,8 @@ class QpErrors(BaseExpectation):
         example = (others or errors)[:1]
         observed = f"{len(errors)}" + (f": {example[0].get('reason', '')}" if example else "")
         when = ", ".join(f"{e.node} at {measures.time_text(e.t)}" for e in errors[:3])
-        return self.verdict(
-            bounds.contain(len(errors)) and not others, expected, observed, when, float(len(errors)), "QPs"
-        )
+        ok = bounds.contain(len(errors)) and not others
+        return self.verdict(ok, expected, observed, when, len(errors), "QPs")
 
 
 @EXPECTATIONS.register
@@ -100,10 +99,8 @@ class Health(BaseExpectation):
         problems = [f"{text} died" for text in measures.machine.died] + measures.invalid + measures.machine.unknown
         top = measures.machine.processes[0] if measures.machine.processes else None
         well = f"all well; busiest is {top.name} with {top.mean * 100:.0f}% of a core" if top else "all well"
-        expected = "every process alive and keeping up"
-        return self.verdict(
-            not problems, expected, "; ".join(problems[:3]) or well, "", float(len(problems)), "problems"
-        )
+        expected, observed = "every process alive and keeping up", "; ".join(problems[:3]) or well
+        return self.verdict(not problems, expected, observed, "", len(problems), "problems")
 
 
 @EXPECTATIONS.register
@@ -135,9 +132,8 @@ class Clean(BaseExpectation):
                 problems.append(f"entries differ from what they should be: {str(r['entries'])[:80]}")
         cleared = "1 fault" if len(measures.faults) == 1 else f"{len(measures.faults)} faults"
         observed = "; ".join(problems[:3]) or f"{cleared} cleared, every EV usable"
-        return self.verdict(
-            not problems, "no state is left of the faults", observed, "", float(len(problems)), "problems"
-        )
+        expected = "no state is left of the faults"
+        return self.verdict(not problems, expected, observed, "", len(problems), "problems")
 
 
 def _ends(measures: "Measures", traffic: str) -> list[Record]:

@@ -103,7 +103,7 @@ class EvAffected(BaseExpectation):
         observed += f", {len(stayed)} stayed in use" if stayed else ""
         when = "; ".join([*_named(measures, others, "not over it"), *_named(measures, stayed, "stayed")])
         wrong = len(others) + len(stayed)
-        return self.verdict(bool(out & over) and not wrong, expected, observed, when, float(wrong), "EVs")
+        return self.verdict(bool(out & over) and not wrong, expected, observed, when, wrong, "EVs")
 
     def _target(self, measures: "Measures") -> FaultSpan:
         if self.fault:
@@ -138,7 +138,7 @@ class EvSwaps(BaseExpectation):
         when = f"first at {measures.time_text(out[0].t)}" if out else ""
         what = f"EVs over {fault.where}" if fault else "EVs"
         expected = f"{what} go {self.state or 'out'} {self.limits.text()} times"
-        return self.verdict(self.limits.contain(len(out)), expected, observed, when, float(len(out)), "times")
+        return self.verdict(self.limits.contain(len(out)), expected, observed, when, len(out), "times")
 
     @staticmethod
     def _need_evs(measures: "Measures", fault: FaultSpan | None, begin: float, end: float) -> None:

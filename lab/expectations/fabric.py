@@ -72,7 +72,7 @@ class Drops(BaseExpectation):
             parts.append(f"{where} drop nothing" + (f" except for {', '.join(self.only)}" if self.only else ""))
         seen = ", ".join(f"{reason} {n}" for reason, n in drops.items() if n) or "none"
         ok = self.limits.contain(count) and not unexpected
-        return self.verdict(ok, "; ".join(parts), seen, "", float(count), "packets")
+        return self.verdict(ok, "; ".join(parts), seen, "", count, "packets")
 
 
 @EXPECTATIONS.register
@@ -102,7 +102,7 @@ class InjectedExpectation(BaseExpectation):
         limits += [f"{shares.text(show_share)} of the packets"] if shares.text() else []
         observed = f"{hit} of {seen} packets = {share * 100:.3g}%"
         ok = self.limits.contain(hit) and shares.contain(share)
-        return self.verdict(ok, f"{self.fault} takes {' and '.join(limits)}", observed, "", float(hit), "packets")
+        return self.verdict(ok, f"{self.fault} takes {' and '.join(limits)}", observed, "", hit, "packets")
 
 
 class _PortCount(BaseExpectation):
@@ -121,17 +121,10 @@ class _PortCount(BaseExpectation):
         total = growth(chosen.values())
         worst = max(chosen, key=lambda port: growth([chosen[port]]), default=None)
         where = f" at {self.element}" if self.element else ""
-        observed = f"{total}" + (
-            f", most at {worst[0]} port {worst[1]}: {growth([chosen[worst]])}" if total and worst else ""
-        )
-        return self.verdict(
-            self.limits.contain(total),
-            f"{self.limits.text()} packets {what}{where}",
-            observed,
-            "",
-            float(total),
-            "packets",
-        )
+        observed = f"{total}"
+        observed += f", most at {worst[0]} port {worst[1]}: {growth([chosen[worst]])}" if total and worst else ""
+        expected = f"{self.limits.text()} packets {what}{where}"
+        return self.verdict(self.limits.contain(total), expected, observed, "", total, "packets")
 
 
 @EXPECTATIONS.register
@@ -261,7 +254,7 @@ class FalseAlarms(BaseExpectation):
         observed = f"{len(names)} of {len({str(r['element']) for r in records})} it blamed"
         observed += f": {', '.join(names[:3])}" if names else ""
         when = f"at {measures.time_text(wrong[0].t)}" if wrong else ""
-        return self.verdict(len(names) <= self.at_most, expected, observed, when, float(len(names)), "elements")
+        return self.verdict(len(names) <= self.at_most, expected, observed, when, len(names), "elements")
 
 
 def _read_twice(measures: "Measures", switches: set[str] | None) -> None:

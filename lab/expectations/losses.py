@@ -110,7 +110,7 @@ class Lost(Selected):
             when = f"at {measures.span_text(losses[0].t, losses[-1].t)}"
         if shares.text():
             return self.verdict(ok, expected, observed, when, share, "of packets")
-        return self.verdict(ok, expected, observed, when, float(count), "packets")
+        return self.verdict(ok, expected, observed, when, count, "packets")
 
     def _count(self, per_qp: dict[QpKey, int], measures: "Measures") -> float:
         total = sum(per_qp.values())
@@ -178,7 +178,7 @@ class Retransmitted(Selected):
         observed = f"{count - len(open_losses)} of {count}"
         when = ", ".join(f"PSN {x.psn} lost at {measures.time_text(x.t)}" for x in open_losses[:3])
         expected = f"every lost packet{self.subject} is retransmitted"
-        return self.verdict(not open_losses, expected, observed, when, float(len(open_losses)), "packets")
+        return self.verdict(not open_losses, expected, observed, when, len(open_losses), "packets")
 
 
 @EXPECTATIONS.register

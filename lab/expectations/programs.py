@@ -41,7 +41,5 @@ class ProgramFails(BaseExpectation):
             observed += f"; {host} {error}" if status < 0 else f"; {host} ended with status {status}"
             observed += f": {error or 'no message'}" if status > 0 else ""
         last = max(end.t for end in ends)
-        passed = len(matching) >= self.at_least
-        return self.verdict(
-            passed, expected, observed, f"at {measures.time_text(last)}", float(len(matching)), "programs"
-        )
+        passed, when = len(matching) >= self.at_least, f"at {measures.time_text(last)}"
+        return self.verdict(passed, expected, observed, when, len(matching), "programs")

@@ -79,9 +79,8 @@ class QueueDepth(BaseExpectation):
         observed = f"{show_number(value, 3)} packets = {value / measures.fabric.spec.bdp_packets:.2g} BDP"
         if worst and value:
             observed += f" at {worst[0]} port {worst[1]}, {len(samples[worst])} samples"
-        return self.verdict(
-            bounds.contain(value), self.expected_outcome, observed, measures.span_text(begin, end), value, "packets"
-        )
+        when = measures.span_text(begin, end)
+        return self.verdict(bounds.contain(value), self.expected_outcome, observed, when, value, "packets")
 
     @property
     def expected_outcome(self) -> str:

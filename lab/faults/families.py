@@ -117,14 +117,10 @@ class LossyFault(LastingFault):
         return getattr(self, "direction", "both")
 
 
-def frames_of(link: str, direction: Direction) -> str:
-    """Return, in words, the frames of a cable in one direction: a claim of a fault that redirects them."""
-    return f"the frames of {link}{direction_text(direction)}"
-
-
-def frames_of_both(link: str) -> list[str]:
-    """Return `frames_of` for both directions."""
-    return [frames_of(link, direction) for direction in _DIRECTIONS]
+def frames_of(link: str, direction: Direction = "both") -> frozenset[str]:
+    """Return, in words, the frames of a cable in a direction or both: the claims of a fault that redirects them."""
+    directions = _DIRECTIONS if direction == "both" else (direction,)
+    return frozenset(f"the frames of {link}{direction_text(each)}" for each in directions)
 
 
 def random_link(draw: random.Random, fabric: Fabric) -> str:

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from mrclab.lab.faults.action import Counters, FaultAction, Impaired
 from mrclab.lab.faults.base import FAULTS, LastingFault
-from mrclab.lab.faults.families import PacketFault, Share, between, frames_of, frames_of_both, random_link
+from mrclab.lab.faults.families import PacketFault, Share, between, frames_of, random_link
 from mrclab.lab.faults.probe import CABLE, FRAMES, OTHER, FaultProbe
 from mrclab.lab.scenario.names import CableName
 from mrclab.lab.scenario.units import show_seconds
@@ -53,7 +53,7 @@ class RelayedFault(PacketFault):
     @override
     def claims(self, fabric: Fabric) -> frozenset[str]:
         (link,) = self.links(fabric)
-        return frozenset(frames_of_both(link) if self.direction == "both" else [frames_of(link, self.direction)])
+        return frames_of(link, self.direction)
 
 
 def _random_wait(draw: random.Random, fabric: Fabric) -> float:
@@ -194,7 +194,7 @@ class SwapCables(LastingFault):
 
     @override
     def claims(self, fabric: Fabric) -> frozenset[str]:
-        return frozenset(frames for link in self.links(fabric) for frames in frames_of_both(link))
+        return frozenset[str]().union(*map(frames_of, self.links(fabric)))
 
     @override
     @classmethod
