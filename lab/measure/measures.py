@@ -38,6 +38,9 @@ class Measures:
         self.scenario = scenario
         self.fabric = fabric
         self.flows = MeasuredFlows(history)
+        self.switches = Switches(history)
+        self.completions = CompletionTimes(history)
+        self.training = TrainingSteps(history)
         self.faults: dict[str, FaultSpan] = fault_spans(history, fabric)
         self.times: Mapping[str, float] = self._moments()
         self.rtt = self._rtt()
@@ -144,21 +147,6 @@ class Measures:
     def paths(self) -> Paths:
         """Losses and EVs."""
         return Paths(self.fabric, self.history, self.flows, self.samples)
-
-    @cached_property
-    def switches(self) -> Switches:
-        """The switches' counters."""
-        return Switches(self.history)
-
-    @cached_property
-    def completions(self) -> CompletionTimes:
-        """Completion times."""
-        return CompletionTimes(self.history)
-
-    @cached_property
-    def training(self) -> TrainingSteps:
-        """Steps of jobs."""
-        return TrainingSteps(self.history)
 
     @cached_property
     def machine(self) -> MachineLoad:

@@ -20,12 +20,13 @@ from mrclab.lab.faults.families import (
 from mrclab.lab.faults.losses import LossModel, cycle
 from mrclab.lab.faults.probe import CABLE, FRAMES, LONG, FaultProbe
 from mrclab.lab.scenario.names import CableName, CableOrBusiest, HostName, PathName, PlaneNumber
-from mrclab.lab.scenario.units import Percent
+from mrclab.lab.scenario.units import Duration, Percent
 from mrclab.topo import srv6
 from mrclab.topo.cables import cablefaults
 from mrclab.topo.cables.cablefaults import Direction, Match
 from mrclab.topo.input.sentences import several
 from mrclab.topo.model import Fabric
+from mrclab.topo.numbers import FULL_HEADER_BYTES
 
 _DRAWS = 4096  # seeded losses drawn in advance for all cables of a fault together
 _MIN_DRAWS = 64  # for each cable
@@ -332,3 +333,34 @@ class LosePackets(LossyFault, PacketFault):
     @override
     def self_test(self, probe: FaultProbe) -> None:
         _expect_loss(probe, lambda arrived: arrived == [n for n in FRAMES if n not in {0, 6, 39}])
+
+
+@FAULTS.register
+class LossWithLoad(LossyFault, PacketFault):
+    """Packets are lost by chance: none up to a load of the link, from there on ever more, `rate` of them at 100 %.
+
+    As by weak optics, a shared buffer, or a NIC that cannot keep up.
+    """
+
+    worlds: ClassVar = frozenset({"sim"})  # rules of the kernel know no load
+
+    kind: Literal["load_loss"]
+    rate: Share = Field(description="share of packets that is lost at full load, such as 1%")
+    above: Annotated[Percent, Field(ge=0, lt=1)] = Field(default=0.5, description="load up to which nothing is lost")
+    window: Duration | None = Field(
+        default=None, gt=0, le=10, description="time over which load is the mean; default: the longest base RTT"
+    )
+    example: ClassVar = {"link": CABLE, "rate": 0.5, "direction": "up", "above": 0.0}
+
+    @override
+    def on_packet(self, fabric: Fabric, link: str, seed: str, cables: int) -> cablefaults.Action:
+        spec = fabric.spec
+        bits = 8.0 * spec.link.rate_pps * (spec.path_mtu + FULL_HEADER_BYTES)
+        if spec.link.rate is not None:
+            bits = fabric.link_times(fabric.link(link).index).rate
+        window = spec.base_rtt(spec.longest) if self.window is None else self.window
+        return cablefaults.LoadLoss(self.rate, self.above, bits, window, seed)
+
+    @override
+    def text(self, fabric: Fabric) -> str:
+        return f"{self.where} loses up to {self.rate * 100:g}% of packets above {self.above * 100:g}% of load"
