@@ -95,9 +95,20 @@ class Worker:
 
     async def reprovision(self) -> Provisioned:
         """Write the differences from the intended entries on the present session."""
+        return await self._provision()
+
+    async def _provision(self, new: SwitchSession | None = None) -> Provisioned:
+        """Write the intended entries on a new session, or the present one; then what was intended meanwhile.
+
+        Return the outcome of the first pass.
+        """
         async with self.lock:
-            self.provisioned = await provision(self.require_session(), self.program, self.intended)
-        return self.provisioned
+            session, intended = new or self.require_session(), self.intended
+            self.provisioned = done = await provision(session, self.program, intended)
+            while intended is not self.intended:
+                intended = self.intended
+                await provision(session, self.program, intended)
+        return done
 
     async def write(self, changes: Sequence[Change]) -> None:
         """Write single entries; the caller has updated `intended` before."""
@@ -164,8 +175,7 @@ class Worker:
                 await session.until_role(Role.PRIMARY)
                 self.history.record(SwitchTakeover(switch=self.name, election_id=session.election_id))
             self._become(SwitchState.PROVISIONING)
-            async with self.lock:
-                self.provisioned = done = await provision(session, self.program, self.intended)
+            done = await self._provision(session)
             self.session, self.error = session, ""
             self._become(SwitchState.READY)
             if done.replaced:

@@ -7,9 +7,14 @@ from typing import Any
 
 import pytest
 
+from mrclab.controller.errors import SwitchError
 from mrclab.controller.history import ControllerHistory
 from mrclab.controller.operations import by_name
+from mrclab.controller.p4runtime import worker
+from mrclab.controller.p4runtime.session import Role
+from mrclab.controller.provisioning.intent import IntendedEntry, ev_counter
 from mrclab.controller.provisioning.program import PipelineConfig
+from mrclab.controller.provisioning.provision import Provisioned
 from mrclab.controller.wire.app import Controller
 from mrclab.rpc.errors import RpcError
 from mrclab.topo.config import nodeconfig
@@ -131,3 +136,36 @@ def test_no_more_evs_are_watched_than_the_table_holds(tmp_path: Path) -> None:
         assert (await ask("watch_ev", ev=1024))["changed"]
 
     with_api(tmp_path, body)
+
+
+def test_an_ev_that_is_watched_while_a_switch_is_provisioned_is_written_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Session:
+        """A session in which this controller is primary, until the switch is provisioned."""
+
+        is_open, role = True, Role.PRIMARY
+
+        async def until_role(self, role: Role) -> None:
+            raise SwitchError("t0-p1-1", f"ended before {role}")
+
+    async def main() -> None:
+        history = ControllerHistory(tmp_path / "history.jsonl")
+        fleet = Controller(FABRIC, tmp_path, PROGRAM, history, 100).fleet
+        first = fleet.workers["t0-p1-1"]
+        written = []
+
+        async def provision(_session: object, _program: object, intended: tuple[IntendedEntry, ...]) -> Provisioned:
+            written.append(intended)
+            if len(written) == 1:
+                await fleet.watch(7, True)
+            return Provisioned(False, True, len(intended), 0, 0, 0.1)
+
+        monkeypatch.setattr(worker, "provision", provision)
+        with pytest.raises(SwitchError):
+            await first._serve(Session())  # type: ignore[arg-type]
+        assert written == [first.intended[:-1], first.intended]
+        assert first.intended[-1] == ev_counter(7)
+        history.close()
+
+    asyncio.run(main())
