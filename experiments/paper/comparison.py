@@ -38,13 +38,18 @@ class Line:
     @property
     def state(self) -> str:
         """`pass`, `fail`, `open` where the interval says neither, `shown` without a rule, `missing` without a value."""
+        band, interval = self.row.band, self.interval
         if self.figure is None:
             return "missing"
-        if self.row.accept is None:
+        if band is None:
             return "shown"
-        if self.by_interval:
-            return self._by_interval()
-        return "pass" if all(self.verdicts) else "fail"
+        if not self.by_interval:
+            return "pass" if all(self.verdicts) else "fail"
+        if interval is None:
+            return "open"
+        if band[0] <= interval[0] and interval[1] <= band[1]:
+            return "pass"
+        return "fail" if interval[1] < band[0] or interval[0] > band[1] else "open"
 
     @property
     def ours(self) -> float | None:
@@ -80,15 +85,6 @@ class Line:
         if self.same_for_all_seeds or figure.low is None or figure.high is None:
             return figure.least, figure.most
         return figure.low if figure.least < 0 else max(0.0, figure.low), figure.high
-
-    def _by_interval(self) -> str:
-        band, interval = self.row.band, self.interval
-        assert band is not None
-        if interval is None:
-            return "open"
-        if band[0] <= interval[0] and interval[1] <= band[1]:
-            return "pass"
-        return "fail" if interval[1] < band[0] or interval[0] > band[1] else "open"
 
     @property
     def unexplained(self) -> bool:
