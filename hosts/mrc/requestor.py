@@ -251,8 +251,10 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         payload = message.view[offset : offset + size] if size else None
         psn = packet.seq + self.first_psn & PSN_MASK
         frame = ev.path.write(traffic_class, packet, self.qp.remote_qpn, psn, flags | self._flags, payload)
-        region = message.region
-        return None if region is not None and region.lost_reason() and self.region_lost(message, now) else frame
+        for region in message.regions:
+            if region.fault and self.region_lost(message, now):
+                return None
+        return frame
 
     # --- SACK, ACK, NACK --------------------------------------------------------------------------
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from enum import IntFlag
 from typing import Any, Final, NamedTuple
 
-from typing_extensions import override
-
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.rdma.packets.wire import Syndrome
 from mrclab.topo.economy import Secrets
@@ -30,21 +28,7 @@ _LOCAL_WRITE: Final = int(Access.LOCAL_WRITE)
 _REMOTE_WRITE: Final = int(Access.REMOTE_WRITE)  # numbers, as an operator of an enum is a function in Python
 
 
-class MessageMemory:
-    """Memory that a message uses until it is complete: one region, or several."""
-
-    __slots__ = ()
-
-    def use(self, more: int) -> None:
-        """Add to the number of messages that use it (negative: subtract)."""
-        raise NotImplementedError
-
-    def lost_reason(self) -> str:
-        """Return why the memory is lost; empty if it is there."""
-        raise NotImplementedError
-
-
-class MemoryRegion(MessageMemory):
+class MemoryRegion:
     """A registered buffer. `users` counts work requests that still need it."""
 
     __slots__ = ("access", "fault", "length", "lkey", "pd", "remote_write", "rkey", "users", "va", "view")
@@ -63,35 +47,6 @@ class MemoryRegion(MessageMemory):
     def lose(self, what: str) -> None:
         """Mark the memory as lost: QPs that access it fail with this reason."""
         self.fault = f"{what} was cut short while it was registered as memory: its bytes are gone"
-
-    @override
-    def use(self, more: int) -> None:
-        self.users += more
-
-    @override
-    def lost_reason(self) -> str:
-        return self.fault
-
-
-class Regions(MessageMemory):
-    """Regions of a scatter list, as one memory of a message."""
-
-    __slots__ = ("_regions",)
-
-    def __init__(self, regions: list[MemoryRegion]) -> None:
-        self._regions = regions
-
-    @override
-    def use(self, more: int) -> None:
-        for region in self._regions:
-            region.use(more)
-
-    @override
-    def lost_reason(self) -> str:
-        for region in self._regions:
-            if region.fault:
-                return region.fault
-        return ""
 
 
 class Refusal(NamedTuple):
@@ -135,7 +90,7 @@ class MemoryTable:
         self.check_pd(pd)
         self._pds[pd] += by
 
-    def register(self, buffer: Any, pd: int, access: Access, va: int | None = None) -> MemoryRegion:
+    def register(self, buffer: Any, pd: int, access: Access) -> MemoryRegion:
         """Register a buffer; EINVAL for one that does not support `access`."""
         self.check_pd(pd)
         try:
@@ -147,7 +102,7 @@ class MemoryTable:
             raise VerbsError("EINVAL", "REMOTE_WRITE needs LOCAL_WRITE as well")
         if flags & _LOCAL_WRITE and view.readonly:
             raise VerbsError("EINVAL", "a region with LOCAL_WRITE needs a writable buffer")
-        return self.enter(view, pd, access, va)
+        return self.enter(view, pd, access)
 
     def enter(self, view: Any, pd: int, access: Access, va: int | None = None) -> MemoryRegion:
         """Register a sliceable buffer; the caller guarantees that it supports `access`."""

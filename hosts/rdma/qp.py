@@ -32,11 +32,11 @@ class SendHalf(Generic[M, Q]):
 
     def region_lost(self, message: M, now: float) -> bool:
         """Return True if reading a message showed that its memory is lost; the QP has then failed."""
-        region = message.region
-        if region is None or not region.lost_reason():
-            return False
-        self.qp.fail("LOC_PROT_ERR", region.lost_reason(), now)
-        return True
+        for region in message.regions:
+            if region.fault:
+                self.qp.fail("LOC_PROT_ERR", region.fault, now)
+                return True
+        return False
 
     def flush(self, status: str, rest: str, now: float) -> None:
         """Flush a failed QP: the oldest message completes with `status`, all others with `rest`."""

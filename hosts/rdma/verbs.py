@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from mrclab.hosts.rdma.completion import CompletionQueue, WorkCompletion
 from mrclab.hosts.rdma.errors import VerbsError
-from mrclab.hosts.rdma.memory import Access, MemoryRegion, MessageMemory
+from mrclab.hosts.rdma.memory import Access, MemoryRegion
 from mrclab.hosts.rdma.packets.psn import PSN_MASK
 from mrclab.hosts.rdma.qp import AnyQueuePair, QpInit
 from mrclab.hosts.rdma.states import QpState, check_transition
@@ -89,11 +89,9 @@ class Verbs(Generic[Qp]):
         """EBUSY while something uses it."""
         self.memory.dealloc_pd(pd)
 
-    def reg_mr(
-        self, buffer: Any, access: Access = FULL_ACCESS, pd: int | None = None, va: int | None = None
-    ) -> MemoryRegion:
+    def reg_mr(self, buffer: Any, access: Access = FULL_ACCESS, pd: int | None = None) -> MemoryRegion:
         """Register a buffer (anything that memoryview takes); the region has lkey, rkey, va and length."""
-        return self.memory.register(buffer, self.default_pd if pd is None else pd, access, va)
+        return self.memory.register(buffer, self.default_pd if pd is None else pd, access)
 
     def dereg_mr(self, lkey: int) -> None:
         """EBUSY while work requests use it."""
@@ -296,25 +294,25 @@ class Verbs(Generic[Qp]):
         qp = self.qp(number)
         check_request(self.transport, opcode, length, remote_va, imm)
         region, view = self.memory.local(lkey, offset, length, qp.pd)
-        self.post_checked(number, wr_id, opcode, region, view, remote_va, rkey, imm, now)
+        self.post_checked(number, wr_id, opcode, (region,), view, remote_va, rkey, imm, now)
 
     def post_checked(
         self,
         number: int,
         wr_id: int,
         opcode: str,
-        region: MessageMemory | None,
+        regions: tuple[MemoryRegion, ...],
         view: Any,
         remote_va: int,
         rkey: int,
         imm: int | None,
         now: float,
     ) -> None:
-        """Post a checked request: `view` has its bytes, `region` is in use until it is completed."""
+        """Post a checked request: `view` has its bytes, `regions` are in use until it is completed."""
         qp = self.qp(number)
         requestor = qp.requestor
         if qp.state is QpState.ERROR:
-            flushed = requestor.message_class(wr_id, opcode, None, view, remote_va, rkey, None)
+            flushed = requestor.message_class(wr_id, opcode, (), view, remote_va, rkey, None)
             qp.complete(flushed, "WR_FLUSH_ERR", now)
             return
         if qp.state is not QpState.RTS:
@@ -323,9 +321,9 @@ class Verbs(Generic[Qp]):
             raise VerbsError(
                 "ENOMEM", f"QP {number} has {MAX_SEND_WR} work requests outstanding; poll completions first"
             )
-        requestor.post(requestor.message_class(wr_id, opcode, region, view, remote_va, rkey, imm), now)
-        if region is not None:
-            region.use(1)
+        requestor.post(requestor.message_class(wr_id, opcode, regions, view, remote_va, rkey, imm), now)
+        for region in regions:
+            region.users += 1
         qp.wake()
 
     def post_recv(self, number: int, wr_id: int, now: float) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mrclab.hosts.rdma.errors import VerbsError
-from mrclab.hosts.rdma.memory import MemoryRegion, Regions
+from mrclab.hosts.rdma.memory import MemoryRegion
 
 _TOP = 1 << 47  # of a program's addresses
 
@@ -114,8 +114,7 @@ class Gathered:
         """Do nothing: nothing is held."""
 
 
-def gather(parts: list[tuple[MemoryRegion, Any]]) -> tuple[Any, Any]:
-    """Return region and view of a message from those of its scatter list."""
-    if len(parts) == 1:
-        return parts[0]
-    return Regions([region for region, _ in parts]), Gathered([span for _, span in parts])
+def gather(parts: list[tuple[MemoryRegion, Any]]) -> tuple[tuple[MemoryRegion, ...], Any]:
+    """Return regions and view of a message from those of its scatter list."""
+    spans = [span for _, span in parts]
+    return tuple(region for region, _ in parts), spans[0] if len(spans) == 1 else Gathered(spans)

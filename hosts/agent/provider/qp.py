@@ -21,7 +21,7 @@ from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.hosts.nic.interface import Loop
 from mrclab.hosts.rdma.completion import WorkCompletion
 from mrclab.hosts.rdma.errors import VerbsError
-from mrclab.hosts.rdma.memory import MemoryTable, Refusal
+from mrclab.hosts.rdma.memory import MemoryRegion, MemoryTable, Refusal
 from mrclab.hosts.rdma.packets.wire import Syndrome
 from mrclab.hosts.rdma.verbs import Verbs, check_request
 from mrclab.hosts.transports import Endpoint
@@ -330,7 +330,7 @@ class ProgramQp:
             return True
         number = int.from_bytes(imm, "big") if code == wire.WRITE_WITH_IMM else None
         try:
-            region, view = self._bytes_of(slot, flags, parts, inline)
+            regions, view = self._bytes_of(slot, flags, parts, inline)
             if code not in wire.OPCODES:
                 raise VerbsError("EINVAL", f"there is no operation {code}")
             check_request(self._verbs.transport, opcode, len(view), remote, number)
@@ -338,7 +338,7 @@ class ProgramQp:
             return self._refuse(wr_id, str(error))
         self._sent.append((wr_id, signalled))
         try:
-            self._verbs.post_checked(self.number, wr_id, opcode, region, view, remote, rkey, number, self._loop.now)
+            self._verbs.post_checked(self.number, wr_id, opcode, regions, view, remote, rkey, number, self._loop.now)
         except VerbsError as error:
             self._sent.pop()
             if error.code != "ENOMEM":
@@ -348,25 +348,21 @@ class ProgramQp:
         self.rings.sends.take()
         return True
 
-    def _bytes_of(self, slot: bytes, flags: int, parts: int, inline: int) -> tuple[Any, Any]:
-        """Return region and view of a request's data; EINVAL for data that the program may not send."""
+    def _bytes_of(self, slot: bytes, flags: int, parts: int, inline: int) -> tuple[tuple[MemoryRegion, ...], Any]:
+        """Return regions and view of a request's data; EINVAL for data that the program may not send."""
         if flags & wire.INLINE:
             if inline > wire.MAX_INLINE:
                 raise VerbsError("EINVAL", f"{inline} bytes inline are more than {wire.MAX_INLINE}")
-            return None, memoryview(slot)[wire.SEND_DATA : wire.SEND_DATA + inline]
+            return (), memoryview(slot)[wire.SEND_DATA : wire.SEND_DATA + inline]
         if parts > wire.MAX_SGE:
             raise VerbsError("EINVAL", f"a scatter list of {parts} entries is longer than {wire.MAX_SGE}")
         memory = self._verbs.memory
-        if parts == 1:
-            address, length, lkey = wire.SGE.unpack_from(slot, wire.SEND_DATA)
-            if length:
-                return memory.local(lkey, address - memory.region(lkey).va, length, self.pd)
         found = []
         for place in range(parts):
             address, length, lkey = wire.SGE.unpack_from(slot, wire.SEND_DATA + place * wire.SGE.size)
             if length:
                 found.append(memory.local(lkey, address - memory.region(lkey).va, length, self.pd))
-        return gather(found) if found else (None, memoryview(b""))
+        return gather(found)
 
     def _refuse(self, wr_id: int, reason: str) -> bool:
         """Complete an invalid request with an error, after earlier ones; the QP goes to ERROR."""

@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mrclab.hosts.rdma.memory import MessageMemory
+    from mrclab.hosts.rdma.memory import MemoryRegion
 
 
 class PostedWrite:
     """One write in the send queue. A transport's `SendHalf.post` sets its own fields."""
 
     __slots__ = (
-        "first_seq", "imm", "last_seq", "length", "opcode", "region", "remote_va", "rkey", "view", "wr_id",
+        "first_seq", "imm", "last_seq", "length", "opcode", "regions", "remote_va", "rkey", "view", "wr_id",
     )  # fmt: skip
 
     def __init__(
         self,
         wr_id: int,
         opcode: str,
-        region: MessageMemory | None,
+        regions: tuple[MemoryRegion, ...],
         view: memoryview,
         remote_va: int,
         rkey: int,
@@ -27,7 +27,7 @@ class PostedWrite:
     ) -> None:
         self.wr_id = wr_id
         self.opcode = opcode
-        self.region = region
+        self.regions = regions  # that its bytes are in; several of a scatter list
         self.view = view
         self.length = len(view)
         self.remote_va = remote_va
@@ -36,8 +36,8 @@ class PostedWrite:
         self.first_seq = self.last_seq = -1  # of its packets, set when they are known
 
     def release(self) -> None:
-        """Release region and buffer at the end of the message."""
-        if self.region is not None:
-            self.region.use(-1)
-            self.region = None
+        """Release regions and buffer at the end of the message."""
+        for region in self.regions:
+            region.users -= 1
+        self.regions = ()
         self.view.release()
