@@ -13,6 +13,7 @@ from pathlib import Path
 
 from mrclab.rpc import peers
 from mrclab.topo.errors import EmulationError, MachineTooSlow, ProcessStopped
+from mrclab.topo.linux import processes
 
 _MAX_STRETCH = 20.0  # times that a limit may stretch for a machine that was slow from the beginning
 _MORE = 4.0  # times that it may stretch while the machine, or the process, works all the time
@@ -114,9 +115,8 @@ def cpu_times(pid: int | None = None) -> CpuTimes:
 
 
 def _process_seconds(pid: int) -> float:
-    """Seconds that a process has run or waited for a CPU: the first two fields of schedstat, in nanoseconds."""
+    """Seconds that a process has run or waited for a CPU."""
     try:
-        ran, waited, _ = Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()
+        return sum(processes.run_and_wait_ns(pid)) / 1e9
     except (OSError, ValueError):
         return 0.0
-    return (int(ran) + int(waited)) / 1e9

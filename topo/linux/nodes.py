@@ -55,7 +55,7 @@ class _WatchedPoll:
         self._output = (self._output + text)[-200:]
 
 
-class WatchedShell:
+class _FabricNode:
     """For a Mininet node: gives its shell the run's environment and never waits for one that is not there."""
 
     name: str
@@ -93,16 +93,12 @@ class WatchedShell:
         params.setdefault("env", dict(self.environment))
         return super()._popen(cmd, **params)  # type: ignore[misc]
 
-
-class _Bare(WatchedShell):
-    """A node about which Mininet configures nothing."""
-
     def config(self, **_: object) -> dict[str, object]:
         """Nothing: addresses and flags are the fabric's business."""
         return {}
 
 
-class FabricHost(_Bare, Host):  # type: ignore[misc]
+class FabricHost(_FabricNode, Host):  # type: ignore[misc]
     """A host in its own namespaces."""
 
     def __init__(self, name: str, *, environment: Mapping[str, str], slowness: MachineSlowness, **params: Any) -> None:
@@ -111,7 +107,7 @@ class FabricHost(_Bare, Host):  # type: ignore[misc]
         super().__init__(name, **params)
 
 
-class FabricSwitch(_Bare, Switch):  # type: ignore[misc]
+class FabricSwitch(_FabricNode, Switch):  # type: ignore[misc]
     """A P4 switch in its own namespaces; `start` and `stop` start and kill its process."""
 
     def __init__(self, name: str, *, environment: Mapping[str, str], emulation: "Emulation", **params: Any) -> None:

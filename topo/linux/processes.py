@@ -28,6 +28,12 @@ def start_time(pid: int) -> int | None:
     return None if not fields or fields[0] in {"Z", "X"} else int(fields[_STARTTIME_FIELD])
 
 
+def run_and_wait_ns(pid: int) -> tuple[int, int]:
+    """Nanoseconds that a process has run, and has waited for a CPU, by schedstat; OSError or ValueError without it."""
+    ran, waited, _ = (_PROC / str(pid) / "schedstat").read_text(encoding="ascii").split()
+    return int(ran), int(waited)
+
+
 def with_token(token: str, host: str = "") -> set[int]:
     """All processes whose environment carries this run's token; where a host is named, the programs on that host."""
     marks = {f"{TOKEN_VARIABLE}={token}".encode(), *([f"{HOST_VARIABLE}={host}".encode()] if host else [])}

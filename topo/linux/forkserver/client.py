@@ -15,7 +15,6 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from mrclab.rpc import peers
@@ -182,5 +181,5 @@ def _adopt_orphans() -> None:
 def _activity(pid: int) -> tuple[str, int]:
     """A process's state, one letter, and the CPU time in ns that it has used."""
     with contextlib.suppress(OSError, IndexError, ValueError):
-        return peers.stat_fields(pid)[0], int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[0])
+        return peers.stat_fields(pid)[0], processes.run_and_wait_ns(pid)[0]
     return "", 0
