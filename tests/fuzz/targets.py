@@ -289,13 +289,14 @@ def p4runtime_message(data: bytes) -> None:
         message = kinds[data[0] % len(kinds)].FromString(data[1:])
     except DecodeError:
         return
-    if isinstance(message, p4r.WriteRequest):  # of the primary
+    if isinstance(message, p4r.WriteRequest | p4r.ReadRequest):
         message.device_id = 1
+    if isinstance(message, p4r.WriteRequest):  # of the primary
         message.ClearField("election_id")
     device._commit(device._running(), [])  # no entry of the input before
     with contextlib.suppress(P4RuntimeError):
         calls[data[0] % len(kinds)](message)
-    everything = p4r.ReadRequest(entities=[p4r.Entity(table_entry=p4r.TableEntry())])
+    everything = p4r.ReadRequest(device_id=1, entities=[p4r.Entity(table_entry=p4r.TableEntry())])
     assert not any(isinstance(found, P4RuntimeError) for found in device.read(everything))
 
 
