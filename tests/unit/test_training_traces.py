@@ -6,11 +6,12 @@ import pytest
 from test_training_graph import GROUP, run
 
 from mrclab.bench import astrasim
+from mrclab.hosts.workloads import schedules
 from mrclab.lab.errors import ScenarioError
 from mrclab.lab.report.summary import phases
 from mrclab.lab.training.job import JobError
 from mrclab.lab.training.traces import chakra, goal, recorded
-from mrclab.lab.training.traces.nodes import ANY
+from mrclab.lab.training.traces.nodes import ANY, RecordedNode, RecordedRank
 
 COMP, SEND, RECV, COLL = 4, 5, 6, 7
 CYCLE = 1e-9
@@ -379,6 +380,12 @@ def test_a_job_that_sends_nothing_is_no_flow_and_leaves_those_beside_it_as_they_
     (sent,) = [r["sent_sha256"] for r in outcome.measures.history.of("traffic.end") if r["traffic"] == "s"]
     assert outcome.verdicts[0].observed == f"sha256 {sent[:12]}… at both ends"
     assert [row["phase"] for row in phases(outcome.measures)] == ["start → job.end", "job.end → end"]
+
+
+def test_a_group_that_names_a_rank_twice_is_refused():
+    node = RecordedNode(0, "node 0", schedules.COLLECTIVE, size=100, collective="all_reduce", group=(0, 1, 0))
+    with pytest.raises(JobError, match=r"a: node 0 is a collective of a group that names rank 0 twice; correct the gr"):
+        recorded.job([RecordedRank("a", [node]), RecordedRank("b", [node])], "ring")
 
 
 COMPUTING = "num_ranks 2\nrank 0 {\nl1: calc 5000\n}\nrank 1 {\nl1: calc 10000\n}\n"

@@ -120,6 +120,10 @@ class _Schedules:
             raise self._error(rank, node, lacks)
         if rank not in group:
             raise self._error(rank, node, f"is a collective of a group without rank {rank}; correct the group")
+        if len(set(group)) < len(group):
+            twice = Counter(group).most_common(1)[0][0]
+            text = f"is a collective of a group that names rank {twice} twice; correct the group"
+            raise self._error(rank, node, text)
         what = Collective(node.collective, self._algorithm, node.size)
         turns = self._turns.setdefault(group, Counter())
         turns[rank] += 1
