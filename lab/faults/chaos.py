@@ -4,7 +4,7 @@ The plan is made before anything runs, from the fabric and the seed alone: `mrcl
 """
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
@@ -144,58 +144,41 @@ class IntactPaths:
     """Counts intact paths. Hosts are grouped by the planes of broken NIC cables and by broken uplinks of T0s."""
 
     def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
         self._planes = range(1, fabric.planes + 1)
-        self._uplinks = fabric.uplinks
-        self._sizes = dict.fromkeys(range(1, fabric.spec.t0s + 1), 0)
-        self._nic: dict[str, tuple[str, int, int]] = {}  # cable → host, group, plane
-        for host in fabric.hosts:
-            self._sizes[host.group] += 1
-            for port in host.ports:
-                self._nic[port.link] = host.name, host.group, port.plane
-        self._up: dict[str, tuple[int, int, int]] = {}  # cable → group, plane, uplink
-        for switch in fabric.switches:
-            for up in switch.ports if switch.tier == "t0" else ():
-                if not up.to_host:
-                    uplink = up.number - fabric.spec.hosts_per_t0
-                    self._up[up.link] = switch.number, switch.plane, uplink
 
     def least(self, broken: Iterable[str]) -> int:
         """Count intact paths of the pair of hosts with the fewest while these cables are broken; 0 without a pair."""
         nics, uplinks = self._broken(broken)
-        inside: list[int] = []
+        found: list[int] = []
         groups: dict[tuple[Uplinks, Planes], set[int]] = defaultdict(set)  # class of hosts → groups that have some
-        for group, size in self._sizes.items():
-            hosts = list(nics[group].values())
-            counts = {planes: hosts.count(planes) for planes in hosts}
-            if len(hosts) < size:
-                counts[frozenset()] = counts.get(frozenset(), 0) + size - len(hosts)
-            for planes in counts:
+        for group in range(1, self._fabric.spec.t0s + 1):
+            counts = Counter(nics[group].values())
+            counts[frozenset()] = self._fabric.spec.hosts_per_t0 - len(nics[group])
+            for planes in +counts:
                 groups[tuple(sorted(uplinks[group])), planes].add(group)
-            for one, other in combinations_with_replacement(counts, 2):
+            for one, other in combinations_with_replacement(+counts, 2):
                 if one != other or counts[one] > 1:
-                    inside.append(len(self._planes) - len(one | other))
-        across = [
-            self._between(one, other)
-            for one, other in combinations_with_replacement(groups, 2)
-            if len(groups[one] | groups[other]) > 1
-        ]
-        return min([*inside, *across], default=0)
+                    found.append(len(self._planes) - len(one | other))
+        for first, second in combinations_with_replacement(groups, 2):
+            if len(groups[first] | groups[second]) > 1:
+                found.append(self._between(first, second))
+        return min(found, default=0)
 
     def _broken(self, links: Iterable[str]) -> tuple[dict[int, dict[str, Planes]], dict[int, set[tuple[int, int]]]]:
         """Return by group the planes that hosts have lost, by host, and the (plane, uplink) of broken uplinks."""
         nics: dict[int, dict[str, Planes]] = defaultdict(dict)
         uplinks: dict[int, set[tuple[int, int]]] = defaultdict(set)
-        for link in links:
-            if link in self._nic:
-                host, group, plane = self._nic[link]
-                nics[group][host] = nics[group].get(host, frozenset()) | {plane}
-            elif link in self._up:
-                group, plane, uplink = self._up[link]
-                uplinks[group].add((plane, uplink))
+        for lower, plane in ((link.a, link.plane) for link in map(self._fabric.link, links)):
+            if self._fabric.has_host(lower.node):
+                lost = nics[self._fabric.host(lower.node).group]
+                lost[lower.node] = lost.get(lower.node, frozenset()) | {plane}
+            elif (switch := self._fabric.switch(lower.node)).tier == "t0":
+                uplinks[switch.number].add((plane, lower.number - self._fabric.spec.hosts_per_t0))
         return nics, uplinks
 
     def _between(self, one: tuple[Uplinks, Planes], other: tuple[Uplinks, Planes]) -> int:
         """Count the intact paths between two hosts of different groups."""
         planes = [plane for plane in self._planes if plane not in one[1] | other[1]]
         broken = {(plane, uplink) for plane, uplink in (*one[0], *other[0]) if plane in planes}
-        return len(planes) * self._uplinks - len(broken)
+        return len(planes) * self._fabric.uplinks - len(broken)

@@ -38,6 +38,14 @@ def _seeded(rate: float, seed: str, cables: int) -> cablefaults.Action:
     return cablefaults.SeededLoss(rate, seed, max(_MIN_DRAWS, _DRAWS // cables))
 
 
+def _random_rate(draw: random.Random, fabric: Fabric) -> int:
+    return max(1, round(draw.uniform(0.1, 0.8) * fabric.spec.link.rate_pps))
+
+
+def _random_packets(draw: random.Random, _fabric: Fabric) -> tuple[int, ...]:
+    return tuple(sorted(draw.sample(range(1, 500), draw.randint(1, 20))))
+
+
 def _every_frame(arrived: list[int]) -> bool:
     return arrived == FRAMES
 
@@ -287,17 +295,12 @@ class RateCut(LossyFault, PacketFault):
     burst: int = Field(default=5, ge=1, description="packets")
     min_length: MinLength = 0
     example: ClassVar = {"rate_pps": 1, "burst": 5, **_UP}
+    draws: ClassVar = {"link": random_link, "rate_pps": _random_rate}
     phrase: ClassVar = "{0.where} carries {0.rate_pps} packets/s at most"
 
     @override
     def on_packet(self, fabric: Fabric, link: str, seed: str, cables: int) -> cablefaults.Action:
         return cablefaults.RateLimit(self.rate_pps, self.burst)
-
-    @override
-    @classmethod
-    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
-        most = fabric.spec.link.rate_pps
-        return {"link": random_link(draw, fabric), "rate_pps": max(1, round(draw.uniform(0.1, 0.8) * most))}
 
     @override
     def self_test(self, probe: FaultProbe) -> None:
@@ -314,6 +317,7 @@ class LosePackets(LossyFault, PacketFault):
     ]
     min_length: MinLength = 0
     example: ClassVar = {"packets": [1, 7, 40], **_UP}
+    draws: ClassVar = {"packets": _random_packets, "link": random_link}
 
     @override
     def on_packet(self, fabric: Fabric, link: str, seed: str, cables: int) -> cablefaults.Action:
@@ -323,12 +327,6 @@ class LosePackets(LossyFault, PacketFault):
     def text(self, fabric: Fabric) -> str:
         numbers = ", ".join(str(number) for number in self.packets[:8]) + (", …" if len(self.packets) > 8 else "")
         return f"{self.where} loses packets number {numbers}"
-
-    @override
-    @classmethod
-    def draw(cls, draw: random.Random, fabric: Fabric) -> dict[str, Any]:
-        numbers = sorted(draw.sample(range(1, 500), draw.randint(1, 20)))
-        return {"link": random_link(draw, fabric), "packets": tuple(numbers)}
 
     @override
     def self_test(self, probe: FaultProbe) -> None:
