@@ -94,7 +94,7 @@ class ProbeResult:
 
 
 class _Update(OpItem):
-    """A Port Status Update to a peer, with the mask of the moment when a port takes it; repeated until answered."""
+    """A Port Status Update to a peer, with the mask of the moment when a port takes it; repeated until a response."""
 
     __slots__ = ("_endpoint", "peer", "queued", "requested_at", "timer", "tries")
 
@@ -286,7 +286,7 @@ class EndpointOps:
         self.probe(peer, path, _QUERY_TIMEOUT_RTTS * peer.template.base_rtt, ignore_result, now, control=True)
 
     def _end_probe(self, request_id: int, _now: float = 0.0) -> None:
-        """End a probe that was answered or timed out."""
+        """End a probe that got its response or timed out."""
         probe = self._probes.pop(request_id)
         probe.timer.cancel()
         probe.done(probe.result)

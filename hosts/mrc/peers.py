@@ -207,7 +207,7 @@ class Peer:
         """Try another path in a plane, since a packet on this EV shows that the peer did not get our responses.
 
         First the path through the same T1, since most cables fail in both directions; then each in turn. §1.4.6 learns
-        good reverse paths from answered probes only, none of which returns while all responses are lost.
+        good reverse paths from responses to probes only, none of which comes while all responses are lost.
         """
         plane, uplink = srv6.ev_plane(entropy), srv6.ev_uplink(entropy)
         uplinks = self.uplinks_to_use(plane)

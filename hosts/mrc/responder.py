@@ -87,7 +87,7 @@ class MrcResponder(ReceiveHalf):
         self._limits = qp.endpoint.limits
         self._units = 0  # of bitmap, beyond the first
         self._penalised = False  # the peer got a congestion penalty
-        self._restoring_until = inf  # until then SACKs say that the penalty is over
+        self._restoring_until = inf  # until then SACKs report that the penalty is over
         self.rcvd_bytes = 0
         # heap of (last seq, MSN, RQMSN, immediate, length, ACK requested) of messages whose last packet arrived
         self._ends: list[tuple[int, int, int, int | None, int, int]] = []
@@ -339,12 +339,12 @@ class MrcResponder(ReceiveHalf):
         self.qp.stats.probes_answered += 1
         self.qp.peer.rotate_reverse(packet.entropy)
         mark = _SKIP_ONCE if packet.ce and self._echo else _NO_MARK
-        answer = SackItem(self.qp, mark, packet.entropy, probe.timestamp, 0, probe.probe_id)
+        response = SackItem(self.qp, mark, packet.entropy, probe.timestamp, 0, probe.probe_id)
         if now - self.last_placed <= self._idle_after:
-            self.qp.send_control(answer)
+            self.qp.send_control(response)
             return
         # the reverse path of one plane may be dead, and each response could take it: two responses, by two planes
-        self.qp.send_control(answer, packet.port)
+        self.qp.send_control(response, packet.port)
         again = SackItem(self.qp, mark, packet.entropy, probe.timestamp, 0, probe.probe_id)
         self.qp.send_control(again, besides=packet.port)
         self._show_gaps(packet.entropy)

@@ -1,8 +1,8 @@
 """The NIC: carries frames between a host's transport and its ports, on time.
 
 One raw socket per port, so that the kernel never chooses an egress; pacing per port; the links' delay on arrival;
-carrier events; answers to link checks; and the process's only event loop. The transport is asked for a frame only when
-a port can send it.
+carrier events; answers to link checks; and the process's only event loop. A frame is requested only when a port can
+send it.
 
 A wake-up costs more than the work for one frame. So one wake-up serves all ports, and everything that is due within a
 little slack of the first event: a part of a packet time, as frames wait for each other in a real NIC too.

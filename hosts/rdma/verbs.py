@@ -213,7 +213,7 @@ class Verbs(Generic[Qp]):
         }
 
     def _first_psn(self, qp: Qp) -> int:
-        """Return a QP's first PSN, drawn when it is first asked for."""
+        """Return a QP's first PSN, drawn when it is first requested."""
         psn: int | None = qp.first_psn
         if psn is None:
             psn = qp.first_psn = self._secrets.getrandbits(24)

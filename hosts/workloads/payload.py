@@ -1,7 +1,7 @@
 """Bytes that a graph's messages carry: only counted, those of rounds, or those that a ring reduces.
 
-Messages have numbers that grow with the steps of the graph. A sender asks where a message's bytes are, a receiver
-hands over those of a whole message as soon as they are there, also before the step that needs them.
+Messages have numbers that grow with the steps of the graph. A sender requests the place of a message's bytes, a
+receiver hands over those of a whole message as soon as they are there, also before the step that needs them.
 """
 
 from __future__ import annotations

@@ -273,7 +273,7 @@ class ProgramEvProfile(CtlProfile):
 
     @property
     def event_mask(self) -> frozenset[ApiState]:
-        """States of which the program wants events."""
+        """States of which the program requests events."""
         return frozenset(state for bit, state in _EVENTS.items() if self.events & bit)
 
     def find(self, port: int, value: bytes | None) -> list[EvProfileEntry]:

@@ -65,7 +65,7 @@ class CongestionController:
         raise NotImplementedError
 
     def wants_ack(self) -> bool:
-        """Return True if the packet that goes out now should ask for a SACK."""
+        """Return True if the packet that goes out now should request a SACK."""
         raise NotImplementedError
 
     def on_post(self, size: int, now: float) -> None:

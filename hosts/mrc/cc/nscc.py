@@ -1,6 +1,6 @@
 """NSCC, the network-signalled congestion control of UET 1.0, in the dimensionless form that an emulated fabric needs.
 
-Facts: docs/mrc-protocol.md §3.1–3.4. The standard's constants speak of 12 µs and 150 kB; here the emulated base RTT and
+Facts: docs/mrc-protocol.md §3.1–3.4. The standard's constants are for 12 µs and 150 kB; here the emulated base RTT and
 bandwidth-delay product take their place, so that the law stays the same per RTT: a = BDP / MTU / 36, b = target_delay
 / base_rtt.
 
@@ -44,7 +44,7 @@ class NsccParameters:
     max_md_jump: float  # least factor of one decrease
     max_cwnd: float  # at first
     qa_gate: int
-    qa_threshold: float  # seconds of delay that ask for a quick adapt
+    qa_threshold: float  # seconds of delay that triggers a quick adapt
     adjust_bytes_threshold: int
     adjust_period_threshold: float
     disable_qa: bool = False

@@ -1,7 +1,7 @@
 """Reliability probes of one QP: path probes of retired EVs, and SACK probes of a peer that does not respond.
 
 docs/mrc-protocol.md §1.4.4 and §2.7: each ASSUMED_BAD EV is probed at an interval that doubles with every failure; it
-returns after K clean answers in a row, K doubling when it fails again soon. Probes ride the data class, use no PSN,
+returns after K clean responses in a row, K doubling when it fails again soon. Probes ride the data class, use no PSN,
 and count in no loss statistics.
 """
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 _TRAFFIC_CLASS: Final = h.TC_NO_TRIM
 _ID_MASK: Final = 0xFFFF
 _JITTER: Final = 0.25  # of an interval: most by which a probe after a failed one is delayed
-_LATE_MARGIN: Final = 1.5  # factor on the time of a late answer, until the next probe has failed
+_LATE_MARGIN: Final = 1.5  # factor on the time of a late response, until the next probe has failed
 _SAME_PEER_INTERVALS: Final = 2  # longest intervals for another QP of the same peer to restore a path
-_MAX_OUTSTANDING: Final = 1024  # probes without an answer; the oldest are forgotten
+_MAX_OUTSTANDING: Final = 1024  # probes without a response; the oldest are forgotten
 
 
 class Outstanding:
-    """A probe without an answer so far: `path_test` True for a path probe, False for a SACK probe."""
+    """A probe without a response so far: `path_test` True for a path probe, False for a SACK probe."""
 
     __slots__ = ("ev", "path_test", "sent_at")
 
@@ -54,14 +54,14 @@ class Prober:
         self._policy = qp.settings.ev
         self._rtt = qp.settings.base_rtt
         self.last_sack_probe = float("-inf")
-        self.sack_backoff = 1  # doubles with each SACK probe that is not answered
+        self.sack_backoff = 1  # doubles with each SACK probe without a response
         self.sack_probe_due = False
-        self.sack_probe_rtt = 0.0  # of the last answered SACK probe, until data gives a round-trip time
+        self.sack_probe_rtt = 0.0  # of the last SACK probe with a response, until data gives a round-trip time
         self._sack_plane = 0  # plane of the next SACK probe
         self.queued: dict[int, list[Ev]] = _NONE_QUEUED  # plane -> EVs whose probe waits for the port
         self._sent: dict[int, Outstanding] = _NONE_SENT
         self._overdue: dict[int, Outstanding] = _NONE_SENT  # timed out, but perhaps only late
-        self._slowest = 0.0  # seconds of the last late answer to a path probe; 0: none since one in time
+        self._slowest = 0.0  # seconds of the last late response to a path probe; 0: none since one in time
         self._next_id = 0
 
     # --- what to probe ----------------------------------------------------------------------------
@@ -98,7 +98,7 @@ class Prober:
     def next_sack_probe(self, last_progress: float, srtt: float) -> float:
         """Return the time of the next SACK probe: after an idle time that doubles up to the ACK timeout.
 
-        Probes that wait longer in the queues than the data before them are sent as slowly as they are answered: where
+        Probes that wait longer in the queues than the data before them are sent as slowly as responses come: where
         ports count packets and not bytes they would fill the queue, and all data would be trimmed forever.
         """
         settings = self._qp.settings
@@ -168,7 +168,7 @@ class Prober:
         self._qp.log("probe.lost", ev=ev.value, next_in=wait)
 
     def _timeout(self) -> float:
-        """Return the seconds until a path probe has failed; longer if answers came too late."""
+        """Return the seconds until a path probe has failed; longer if responses came too late."""
         policy = self._policy
         longest = policy.probe_interval_rtts * policy.probe_backoff_cap * self._rtt
         return max(policy.probe_timeout_rtts * self._rtt, min(_LATE_MARGIN * self._slowest, longest))
@@ -220,7 +220,7 @@ class Prober:
         content = h.Probe(probe_id, h.timestamp(now))
         return ev.path.packet(_TRAFFIC_CLASS, h.MrcOpcode.PROBE, self._qp.remote_qpn, 0, content, wire.FLAG_ACK_REQUEST)
 
-    # --- answers ----------------------------------------------------------------------------------
+    # --- responses --------------------------------------------------------------------------------
 
     def on_reply(self, probe_id: int, mark: int, now: float) -> float | None:
         """Take in a SACK with PR; return the sending time of its probe, None for an unknown one."""
@@ -232,12 +232,12 @@ class Prober:
             return None
         self._qp.stats.probe_replies += 1
         if probe.path_test:
-            self._on_path_answer(probe, probe_id, mark, now)
+            self._on_path_response(probe, probe_id, mark, now)
         else:
             self.sack_probe_rtt = now - probe.sent_at
         return probe.sent_at
 
-    def _on_path_answer(self, probe: Outstanding, probe_id: int, mark: int, now: float) -> None:
+    def _on_path_response(self, probe: Outstanding, probe_id: int, mark: int, now: float) -> None:
         ev = probe.ev
         state = ev.probing
         if state is None or ev.state is not EvState.ASSUMED_BAD or state.probe_id != probe_id:
@@ -254,7 +254,7 @@ class Prober:
             "probe.reply", ev=ev.value, successes=state.successes, needed=state.needed, rtt=now - probe.sent_at
         )
         if state.successes >= state.needed:
-            # a probe answered with SKIP_ONCE sends the EV to SKIP (two of three sources; the third says GOOD)
+            # a response with SKIP_ONCE sends the EV to SKIP (two of three sources; the third says GOOD)
             self._qp.evs.restore(ev, now, "probe", marked=mark == h.Mark.SKIP_ONCE)
         else:
             state.timer.arm(now + state.interval)

@@ -1,6 +1,6 @@
 """Dead paths shared by the QPs of a peer, as on a NIC that keeps path state per destination.
 
-Off by default (`share_path_failures`), as public reports speak of single QPs: docs/mrc-protocol.md §2.7.
+Off by default (`share_path_failures`), as public reports describe single QPs: docs/mrc-protocol.md §2.7.
 A notified QP retires its EV of that path and leaves the probing to the QP that noticed, for as long as two of the
 longest intervals between probes: that QP may end, give up the EV as its last resort, or lose its peer's QP.
 """

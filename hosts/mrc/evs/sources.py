@@ -158,7 +158,7 @@ def _random_evs(qp: MrcQueuePair, per_plane: int, drawn: array[int] | None = Non
 
 
 def _profile_evs(qp: MrcQueuePair, profile: EvProfile) -> list[Ev]:
-    """EVs of a profile, or for an AUTO one as many as it says, equal numbers per plane."""
+    """EVs of a profile, or for an AUTO one as many as its count, equal numbers per plane."""
     ports = {port.number: port.plane for port in qp.endpoint.config.ports}
     if profile.mode is Mode.AUTO:
         evs = _random_evs(qp, max(1, profile.ev_count // len(ports)))

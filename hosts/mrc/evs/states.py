@@ -26,8 +26,8 @@ class EvInput(IntEnum):
     PASSED_OVER = 1  # left out of the rotation once
     LOST = 2  # a packet was inferred lost on this path, or the peer requested its retirement
     LOST_AT_FLOOR = 3  # the same, where `ev_min_active` keeps the EV in use
-    RECOVERED = 4  # probes were answered, a loss proved spurious, the port came up, or as last resort
-    RECOVERED_MARKED = 5  # the last probe was answered with a mark
+    RECOVERED = 4  # probes got their responses, a loss proved spurious, the port came up, or as last resort
+    RECOVERED_MARKED = 5  # the response to the last probe had a mark
     DENY = 6  # by the controller
     ALLOW = 7  # the last denial was lifted
 

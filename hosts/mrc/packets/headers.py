@@ -101,7 +101,7 @@ WRITE_PLAIN_BODY: Final[Struct] = Struct(">HH QII")
 
 TSETH_TYPE: Final = 1
 TS_MASK: Final = 0xFFFF
-TS_UNIT: Final = 1e-6  # seconds; tsr = 1 says 1 µs, 0 says 128 ns
+TS_UNIT: Final = 1e-6  # seconds; tsr = 1 means 1 µs, 0 means 128 ns
 TSETH_WORD: Final = 1 << 15 | TSETH_TYPE  # tsr = 1
 SETH_TYPE: Final = 1
 RCVD_UNIT: Final = 256  # bytes per unit of rcvd_bytes

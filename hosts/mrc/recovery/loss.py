@@ -19,7 +19,7 @@ from mrclab.hosts.mrc.recovery.sent import PacketState, SentPacket
 from mrclab.hosts.mrc.settings import RETRY_ENDLESS, MrcQpSettings
 from mrclab.topo.economy import EMPTY_QUEUE
 
-TOO_SOON: Final = 0.7  # of a base RTT: an answer within this time cannot be to the last copy
+TOO_SOON: Final = 0.7  # of a base RTT: a response within this time cannot be to the last copy
 _GRACE_RTTS: Final = 0.25  # a NACK may come a little after the SACK that shows the gap; so may feedback by another path
 _GRACE_CAP_RTTS: Final = 2.0
 _UNSHOWN_RTTS: Final = 2.0  # beyond R: time for a peer to show a gap; one that shows the newest 64 only never does
@@ -84,7 +84,7 @@ class LossDetector:
                 self._suspects.append((now, entry))
 
     def probe_answered(self, sent_at: float) -> None:
-        """A reliability probe of this time was answered: packets sent long before it should have arrived."""
+        """A reliability probe of this time got its response: packets sent long before it should have arrived."""
         self.newest_arrived = max(self.newest_arrived, sent_at)
 
     def clear(self) -> None:

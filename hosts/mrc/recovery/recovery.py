@@ -204,7 +204,7 @@ class LossRecovery:
                 if packet.sends == 1:
                     newest.append(packet)
                 elif not packet.settled and now - packet.sent_at < TOO_SOON * (self.loss.rtt_base - self._lead(packet)):
-                    self._spurious(packet)  # the answer came sooner than the last copy can have arrived
+                    self._spurious(packet)  # the response came sooner than the last copy can have arrived
                 elif packet.lost_by == TAIL and not packet.disproved:
                     self.loss.true_loss(now)
                     verdict.find(packet, _TAIL_LOST)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _OPCODES: Final = wire.write_opcodes(int(h.MrcOpcode.WRITE_FIRST))
 _MIDDLE: Final = int(h.MrcOpcode.WRITE_MIDDLE)
 
-TAIL: Final = "tail"  # retransmitted by a tail loss probe: the answer shows whether it was lost
+TAIL: Final = "tail"  # retransmitted by a tail loss probe: the response shows whether it was lost
 INFERRED: Final = frozenset({"time", "same-ev", "timeout"})  # rules that infer a loss
 
 

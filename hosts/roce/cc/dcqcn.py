@@ -2,7 +2,7 @@
 
 A sender cuts its rate when a congestion notification packet (CNP) comes, and raises it in stages by a timer and a byte
 counter: fast recovery halves the way back to the rate before the cut, additive increase adds a little, hyper increase
-more and more. Published constants speak of 50 µs, 10 MB and 40 Mb/s; here they are multiples of base RTT,
+more and more. Published constants are for 50 µs, 10 MB and 40 Mb/s; here they are multiples of base RTT,
 bandwidth-delay product and line rate (reference: 12 µs as for NSCC, 40 Gb/s, hence 60 kB), so that the law is the same
 per RTT in a network thousands of times slower. The values and why some differ from the published ones: docs/roce.md.
 
