@@ -233,17 +233,18 @@ class Receiver(_ChannelEnd):
         """Take in a completion; return the number of a message that is now whole. None also after an error."""
         if self.fails(completion):
             return None
-        number, size, qps = completion.imm, completion.byte_len, len(self.qps)
+        number, size, slots = completion.imm, completion.byte_len, self.slots
         assert number is not None
         self.verbs.post_recv(completion.qp, 0, now)
         self.bytes += size
-        place, length, count = self.place[completion.qp], size, 1
-        if self.slots.split:
-            length = self._length_of(number) if self._length_of is not None else qps
-            count = min(qps, max(1, length))
-        if self.slots.digest:
-            begin = self.slots.at(number) + (length * place // count if self.slots.split else 0)
-            self.digests[place].update(self.memory.view[begin : begin + size])
+        begin, count = 0, 1
+        if slots.split:
+            length = self._length_of(number) if self._length_of is not None else len(self.qps)
+            count = min(len(self.qps), max(1, length))
+            begin = length * self.place[completion.qp] // count
+        if slots.digest:
+            begin += slots.at(number)
+            self.digests[self.place[completion.qp]].update(self.memory.view[begin : begin + size])
         if count > 1:
             left = self._missing.get(number, count) - 1
             if left:

@@ -8,6 +8,7 @@ from mrclab.hosts.memory.memory import Access as FileAccess
 from mrclab.hosts.memory.memory import Buffer, Memory
 from mrclab.hosts.rdma.completion import WorkCompletion
 from mrclab.hosts.rdma.memory import Access, MemoryRegion
+from mrclab.hosts.rdma.timers import Timer
 from mrclab.hosts.rdma.verbs import FULL_ACCESS, Verbs
 from mrclab.hosts.transports import Endpoint
 from mrclab.hosts.workloads.channel import SHIFT, ChannelSender, Receiver, SentMessage, Slots, content, shared, touched
@@ -57,7 +58,7 @@ class Workload:
         self._own: MemoryRegion | None = None
         self._streams: dict[str, StreamSender] = {}
         self._flows: dict[str, FlowSpec] = {}
-        self._starts = [self._timers.timer(self._begin)]  # of all, and of streams that begin after the others
+        self._starts: list[Timer] = []  # of all, and of streams that begin after the others
         self._waiting: set[str] = set()  # streams that begin with `start_flows`
         self._graph: GraphRun | None = None
         self._payload = Payload()
@@ -166,7 +167,11 @@ class Workload:
             self._make_graph().until = None if self.spec.duration is None else at + self.spec.duration
         else:
             self._make_streams()
-        self._starts[0].arm(max(at, now))
+        self._start(self._begin, max(at, now))
+
+    def _start(self, begin: Callable[[float], None], at: float) -> None:
+        self._starts.append(self._timers.timer(begin))
+        self._starts[-1].arm(at)
 
     @property
     def _program(self) -> RankProgram:
@@ -224,8 +229,8 @@ class Workload:
     @property
     def running(self) -> bool:
         """True if it will begin, or has begun and not ended."""
-        begins = bool(self._waiting) or any(timer.armed for timer in self._starts)
-        return begins or any(pattern.running for pattern in self._patterns())
+        self._starts = [timer for timer in self._starts if timer.armed]  # fewer each time: there may be very many
+        return bool(self._starts or self._waiting) or any(pattern.running for pattern in self._patterns())
 
     def _begin(self, now: float) -> None:
         if self._graph is not None:
@@ -233,8 +238,7 @@ class Workload:
         for name, stream in self._streams.items():
             start = self._flows[name].start
             if start:
-                self._starts.append(self._timers.timer(stream.start))
-                self._starts[-1].arm(now + start)
+                self._start(stream.start, now + start)
             elif start is not None:
                 stream.start(now)
 
