@@ -31,7 +31,7 @@ class Member:
     directory: Path
     verdicts: Sequence[Verdict]
     invalid: str = ""  # why it is invalid
-    target: str = ""
+    target: str = ""  # empty where the run ended before it was known
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,12 @@ def read_all(directories: Sequence[Path]) -> list[Member]:
     members = [read(directory) for directory in directories]
     targets: dict[str, set[str]] = {}
     for member in members:
-        targets.setdefault(member.label, set()).add(member.target)
+        if member.target:
+            targets.setdefault(member.label, set()).add(member.target)
     return [
-        member if len(targets[member.label]) == 1 else replace(member, label=f"{member.label} ({member.target})")
+        replace(member, label=f"{member.label} ({member.target})")
+        if member.target and len(targets[member.label]) > 1
+        else member
         for member in members
     ]
 

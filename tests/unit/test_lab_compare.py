@@ -66,6 +66,22 @@ def test_runs_of_one_variant_on_different_switches_have_columns_of_their_own(run
     assert labels == ["fast (soft)", "slow", "fast (bmv2)"]
     same = compare.read_all([tmp_path / name for name in "abc"])
     assert [member.label for member in same] == ["fast", "slow", "slow"]
+    (other / "run.json").write_text(json.dumps(info | {"target": "virtual time"}))
+    in_both = compare.read_all([tmp_path / "a", other])
+    assert [member.label for member in in_both] == ["fast (soft)", "fast (virtual time)"]
+    page = compare.compare(in_both, tmp_path / "out", "Both worlds").read_text()
+    assert "2 variants: fast (soft), fast (virtual time)" in page
+
+
+def test_a_run_whose_target_is_unknown_keeps_the_name_of_its_variant(runs, tmp_path):
+    info = json.loads((tmp_path / "a" / "run.json").read_text())
+    unknown = {name: value for name, value in info.items() if name != "target"}
+    for name, other in (("virtual", info | {"target": "virtual time"}), ("aborted", unknown)):
+        shutil.copytree(tmp_path / "a", tmp_path / name)
+        (tmp_path / name / "run.json").write_text(json.dumps(other))
+    found = compare.read_all([tmp_path / name for name in ("a", "virtual", "aborted")])
+    assert [member.label for member in found] == ["fast (soft)", "fast (virtual time)", "fast"]
+    assert [member.label for member in compare.read_all([tmp_path / "a", tmp_path / "aborted"])] == ["fast", "fast"]
 
 
 MERGED = """\
