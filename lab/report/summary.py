@@ -377,8 +377,9 @@ def relative_time(measures: Measures, t: float) -> float:
 
 
 def phases(measures: Measures) -> list[dict[str, Any]]:
-    """Goodput between every two successive events; its share of the line is None where no flow ran.
+    """Goodput between every two successive events; where no flow ran it is 0, and its share of the line None.
 
+    Counts are interpolated between samples: those around a pause would give it bytes of the transfers beside it.
     Empty for flows that come and go, and where samples exceed the line rate: hosts are sampled too rarely then.
     """
     rows: list[dict[str, Any]] = []
@@ -391,13 +392,16 @@ def phases(measures: Measures) -> list[dict[str, Any]]:
         total, line = measures.goodput(begin, end), measures.rates.line(Selection(), (begin, end))
         if total > _MAX_OF_LINE * line > 0:
             return []
-        rates = {plane: measures.goodput(begin, end, Selection(plane=plane)) for plane in measures.rates.by_plane}
+        rates = {
+            plane: measures.goodput(begin, end, Selection(plane=plane)) if line else 0.0
+            for plane in measures.rates.by_plane
+        }
         rows.append(
             {
                 "phase": f"{before.name} → {after.name}",
                 "begin": relative_time(measures, begin),
                 "end": relative_time(measures, end),
-                "goodput": round(total),
+                "goodput": round(total) if line else 0,
                 "of_line": round(total / line, 4) if line else None,
                 "planes": {plane: round(rate) for plane, rate in rates.items()},
             }

@@ -132,7 +132,7 @@ def test_phases_are_not_told_where_samples_say_that_more_arrived_than_links_carr
     assert phases(measures(change=doubled)) == []
 
 
-def test_a_pause_between_transfers_has_no_share_of_the_line(tmp_path):
+def test_a_pause_between_transfers_has_no_goodput_and_no_share_of_the_line(tmp_path):
     """The sample after the pause spreads what the second transfer brings over it."""
     text = """
     name: pause
@@ -145,6 +145,8 @@ def test_a_pause_between_transfers_has_no_share_of_the_line(tmp_path):
     directory = runner.run_scenario(load_text(text), tmp_path).directory
     rows = results.read_file(directory, "result.json")["facts"]["phases"]
     assert [row["of_line"] is None for row in rows] == [False, True, False]
+    assert [row["goodput"] > 0 for row in rows] == [True, False, True]
+    assert [any(row["planes"].values()) for row in rows] == [True, False, True]
     assert '<td class="number">–</td>' in (directory / "report.html").read_text(encoding="utf-8")
 
 
