@@ -116,6 +116,13 @@ def test_the_rest_is_carried_out(page, asked):
     assert len(asked) == 4
 
 
+@pytest.mark.parametrize("kind", [[], {}, 1, None])
+def test_a_kind_of_traffic_that_is_no_name_is_left_to_the_lab(page, asked, kind):
+    body = {"operation": "traffic", "arguments": {"traffic": {"kind": kind}}}
+    assert post(page, "/api/operation", json.dumps(body)).is_success
+    assert len(asked) == 1
+
+
 def test_programs_are_not_run_from_the_page(page):
     answer = post(page, "/api/run", json.dumps({"text": PROGRAM}))
     assert answer.status_code == 422

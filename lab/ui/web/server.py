@@ -101,7 +101,7 @@ def refused_operation(operation: str, arguments: Mapping[str, Any]) -> str:
         return f"the page has no operation {operation[:60]!r}"
     if operation == "traffic":
         traffic = arguments.get("traffic")
-        return _traffic(traffic.get("kind"), traffic) if isinstance(traffic, Mapping) else ""
+        return _traffic(str(traffic.get("kind")), traffic) if isinstance(traffic, Mapping) else ""
     return _line(str(arguments.get("line", ""))) if operation == "command" else ""
 
 
@@ -117,7 +117,7 @@ def _line(line: str) -> str:
     return _traffic(words[0], [word.partition("=")[0] for word in words[1:]]) if name == "traffic" and words else ""
 
 
-def _traffic(kind: object, fields: Collection[str]) -> str:
+def _traffic(kind: str, fields: Collection[str]) -> str:
     """Return why traffic of a kind with these fields is not started; empty where the lab decides."""
     if local := TRAFFIC.get(kind, TrafficBase).local_fields.intersection(fields):
         names = listed(sorted(local))
