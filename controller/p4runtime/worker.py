@@ -15,7 +15,7 @@ from mrclab.controller.p4runtime.session import Role, SwitchSession
 from mrclab.controller.provisioning.intent import IntendedEntry
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.provision import Provisioned, provision
-from mrclab.controller.provisioning.reconcile import Change
+from mrclab.controller.provisioning.reconcile import Change, UpdateKind
 from mrclab.events.switches import (
     ProgramReplaced,
     SwitchAnswers,
@@ -106,8 +106,10 @@ class Worker:
             session, intended = new or self.require_session(), self.intended
             self.provisioned = done = await provision(session, self.program, intended)
             while intended is not self.intended:
-                intended = self.intended
+                before, intended = intended, self.intended
                 await provision(session, self.program, intended)
+                kept = set(intended)  # entries in shared tables are deleted by name alone
+                await session.write([Change(UpdateKind.DELETE, entry) for entry in before if entry not in kept])
         return done
 
     async def write(self, changes: Sequence[Change]) -> None:

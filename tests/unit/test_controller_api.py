@@ -1,7 +1,7 @@
 """The controller's operations on a fabric whose switches are not there: what they answer and what they refuse."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from mrclab.controller.p4runtime.session import Role
 from mrclab.controller.provisioning.intent import IntendedEntry, ev_counter
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.provision import Provisioned
+from mrclab.controller.provisioning.reconcile import Change, UpdateKind
 from mrclab.controller.wire.app import Controller
 from mrclab.rpc.errors import RpcError
 from mrclab.topo.config import nodeconfig
@@ -138,34 +139,45 @@ def test_no_more_evs_are_watched_than_the_table_holds(tmp_path: Path) -> None:
     with_api(tmp_path, body)
 
 
-def test_an_ev_that_is_watched_while_a_switch_is_provisioned_is_written_to_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+class PrimarySession:
+    """A session in which this controller is primary, until the switch is provisioned."""
+
+    is_open, role = True, Role.PRIMARY
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+
+    async def until_role(self, role: Role) -> None:
+        raise SwitchError("t0-p1-1", f"ended before {role}")
+
+    async def write(self, changes: Sequence[Change]) -> None:
+        self.changes.extend(changes)
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_an_ev_that_is_watched_or_unwatched_while_a_switch_is_provisioned_is_so_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: bool
 ) -> None:
-    class Session:
-        """A session in which this controller is primary, until the switch is provisioned."""
-
-        is_open, role = True, Role.PRIMARY
-
-        async def until_role(self, role: Role) -> None:
-            raise SwitchError("t0-p1-1", f"ended before {role}")
-
     async def main() -> None:
         history = ControllerHistory(tmp_path / "history.jsonl")
         fleet = Controller(FABRIC, tmp_path, PROGRAM, history, 100).fleet
-        first = fleet.workers["t0-p1-1"]
-        written = []
+        first, session = fleet.workers["t0-p1-1"], PrimarySession()
+        if not on:
+            await fleet.watch(7, True)
+        before, written = first.intended, []
 
         async def provision(_session: object, _program: object, intended: tuple[IntendedEntry, ...]) -> Provisioned:
             written.append(intended)
             if len(written) == 1:
-                await fleet.watch(7, True)
+                await fleet.watch(7, on)
             return Provisioned(False, True, len(intended), 0, 0, 0.1)
 
         monkeypatch.setattr(worker, "provision", provision)
         with pytest.raises(SwitchError):
-            await first._serve(Session())  # type: ignore[arg-type]
-        assert written == [first.intended[:-1], first.intended]
-        assert first.intended[-1] == ev_counter(7)
+            await first._serve(session)  # type: ignore[arg-type]
+        assert written == [before, first.intended]
+        assert (ev_counter(7) in first.intended) is on
+        assert session.changes == ([] if on else [Change(UpdateKind.DELETE, ev_counter(7))])
         history.close()
 
     asyncio.run(main())
