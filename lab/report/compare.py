@@ -1,7 +1,7 @@
 """Comparison of runs: the variants of a scenario, each with one or several seeds.
 
 `compare` makes one self-contained page of them: every figure that expectations judged, by variant, goodput over time
-and completion times in one picture each. Invalid runs are named and left out of the figures.
+and completion times in one picture each. Invalid and aborted runs are named and left out of the figures.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ class Member:
     label: str
     directory: Path
     verdicts: Sequence[Verdict]
-    invalid: str = ""  # why it is invalid
+    invalid: str = ""  # why it is invalid, or was aborted
     target: str = ""  # empty where the run ended before it was known
 
 

@@ -184,6 +184,7 @@ def test_a_run_that_broke_off_is_left_out_with_its_reason(runs, tmp_path):
     member = compare.read(tmp_path / "a")
     assert (member.verdicts[0].kind, member.invalid) == ("run", "the controller ended")
     text = compare.compare([member, *runs[1:]], tmp_path / "out", "Fast and slow").read_text()
+    assert "Left out, because they are invalid or were aborted:" in text
     assert "the controller ended" in text
     assert "the run completes" not in text
 
