@@ -34,8 +34,10 @@ class AsyncServer(Server):
         asyncio.get_running_loop().remove_reader(self.fileno())
         for task in self._tasks:
             task.cancel()
-        self.close()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        try:
+            await asyncio.gather(*self._tasks, return_exceptions=True)  # operations that have ended are answered
+        finally:
+            self.close()
 
     def _respond(self, connection: Connection, request: dict[str, Any], result: Any) -> None:
         if inspect.isawaitable(result):

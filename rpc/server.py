@@ -5,6 +5,8 @@ one of them needs attention (epoll(7): an epoll descriptor can itself be watched
 `fileno()` and calls `service()`, which never blocks.
 """
 
+import contextlib
+import errno
 import logging
 import select
 import socket
@@ -84,6 +86,7 @@ class Server:
         self._operations = Operations(operations)
         self._connections: dict[int, Connection] = {}
         self._listener = listen(path)
+        self._spare = socket.socket(socket.AF_UNIX)  # its descriptor lets a client be refused when none is left
         self._epoll = select.epoll()
         self._epoll.register(self._listener, select.EPOLLIN)
 
@@ -132,6 +135,7 @@ class Server:
         self._connections.clear()
         self._epoll.close()
         self._listener.close()
+        self._spare.close()
         Path(self.path).unlink(missing_ok=True)
 
     def _accept(self) -> None:
@@ -139,9 +143,22 @@ class Server:
             accepted, _ = self._listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return
+        except OSError as error:
+            if error.errno not in {errno.EMFILE, errno.ENFILE}:
+                raise
+            log.warning("disconnected a client of %s: %s", self.path, error)
+            self._disconnect_next()
+            return
         accepted.setblocking(False)
         self._connections[accepted.fileno()] = Connection(accepted)
         self._epoll.register(accepted, select.EPOLLIN)
+
+    def _disconnect_next(self) -> None:
+        """Accept a client with the spare descriptor and close its connection, so that the listener is not ready."""
+        self._spare.close()
+        with contextlib.suppress(OSError):
+            self._listener.accept()[0].close()
+        self._spare = socket.socket(socket.AF_UNIX)
 
     def _receive(self, connection: Connection) -> None:
         try:

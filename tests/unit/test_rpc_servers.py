@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import os
+import resource
 import select
 import socket
 import threading
@@ -325,6 +327,48 @@ def test_a_request_whose_client_hangs_up_is_cancelled(tmp_path):
 
 def test_a_client_that_sends_no_more_gets_its_answers(tmp_path):
     assert asyncio.run(_hang_up(tmp_path / "s.sock", whole=False)) == ["done", '{"id":1,"ok":{}}\n']
+
+
+async def _request_the_end(path: Path) -> bytes:
+    """Request an operation that ends the server; return the bytes that came back."""
+    stop = asyncio.Event()
+
+    async def end() -> None:
+        stop.set()
+
+    async with AsyncServer(path, {"end": end}):
+        reader, writer = await asyncio.open_unix_connection(str(path))
+        writer.write(b'{"id":1,"op":"end"}\n')
+        await stop.wait()
+    received = await asyncio.wait_for(reader.read(), 60)
+    writer.close()
+    return received
+
+
+def test_an_operation_that_ends_the_server_is_answered(tmp_path):
+    assert asyncio.run(_request_the_end(tmp_path / "s.sock")) == b'{"id":1,"ok":{}}\n'
+    assert not (tmp_path / "s.sock").exists()
+
+
+def test_a_client_for_whom_no_descriptor_is_left_is_disconnected(tmp_path):
+    server = Server(tmp_path / "s.sock", {"ping": dict})
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.closing(server), socket.socket(socket.AF_UNIX) as client, socket.socket(socket.AF_UNIX) as second:
+        for each in (client, second):
+            each.connect(server.path)
+            each.settimeout(60)
+        free = os.dup(client.fileno())
+        os.close(free)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+            server.service()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert client.recv(1) == b""
+        server.service()
+        second.send(b'{"id":1,"op":"ping"}\n')
+        server.service()
+        assert second.recv(100) == b'{"id":1,"ok":{}}\n'
 
 
 def test_operations_refuse_a_request_without_a_name():
