@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from mrclab.rpc.dispatch import Operation, answer, failure
-from mrclab.rpc.server import Connection, Server
+from mrclab.rpc.server import ClientConnection, Server
 
 
 class AsyncServer(Server):
@@ -22,7 +22,7 @@ class AsyncServer(Server):
     def __init__(self, path: str | Path, operations: Mapping[str, Operation], *, cancel: bool = False) -> None:
         super().__init__(path, operations)
         self._cancel = cancel
-        self._tasks: dict[asyncio.Future[Any], Connection] = {}
+        self._tasks: dict[asyncio.Future[Any], ClientConnection] = {}
 
     async def __aenter__(self) -> "AsyncServer":
         asyncio.get_running_loop().add_reader(self.fileno(), self.service)
@@ -39,7 +39,7 @@ class AsyncServer(Server):
         finally:
             self.close()
 
-    def _respond(self, connection: Connection, request: dict[str, Any], result: Any) -> None:
+    def _respond(self, connection: ClientConnection, request: dict[str, Any], result: Any) -> None:
         if inspect.isawaitable(result):
             task = asyncio.ensure_future(result)
             self._tasks[task] = connection
@@ -47,7 +47,7 @@ class AsyncServer(Server):
         else:
             super()._respond(connection, request, result)
 
-    def _finish(self, connection: Connection, request: dict[str, Any], task: asyncio.Future[Any]) -> None:
+    def _finish(self, connection: ClientConnection, request: dict[str, Any], task: asyncio.Future[Any]) -> None:
         """Answer a request once its operation has ended, unless its client has left."""
         del self._tasks[task]
         if task.cancelled():
@@ -62,18 +62,18 @@ class AsyncServer(Server):
         except OSError as lost:
             self._drop(connection, lost)
 
-    def _end_of_requests(self, connection: Connection) -> None:
+    def _end_of_requests(self, connection: ClientConnection) -> None:
         """Leave pending answers to a client that sends no more, as long as it has not hung up."""
         if connection.sends_no_more or not self._cancel:
             super()._end_of_requests(connection)
         connection.sends_no_more = True
 
-    def _flush(self, connection: Connection) -> None:
+    def _flush(self, connection: ClientConnection) -> None:
         super()._flush(connection)
         if connection.sends_no_more and not connection.outgoing and connection not in self._tasks.values():
             self._drop(connection, ConnectionResetError())
 
-    def _drop(self, connection: Connection, error: Exception) -> None:
+    def _drop(self, connection: ClientConnection, error: Exception) -> None:
         super()._drop(connection, error)
         for task, whose in self._tasks.items():
             if self._cancel and whose is connection:

@@ -26,7 +26,7 @@ MAX_BACKLOG_BYTES = MAX_LINE_BYTES
 """Events for a subscriber that reads too slowly are dropped, and counted, beyond this."""
 
 
-class Connection:
+class ClientConnection:
     """One client: bytes not yet a line, bytes not yet sent."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -84,7 +84,7 @@ class Server:
     def __init__(self, path: str | Path, operations: Mapping[str, Operation]) -> None:
         self.path = str(path)
         self._operations = Operations(operations)
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, ClientConnection] = {}
         self._listener = listen(path)
         self._spare = socket.socket(socket.AF_UNIX)  # its descriptor lets a client be refused when none is left
         self._epoll = select.epoll()
@@ -150,7 +150,7 @@ class Server:
             self._disconnect_next()
             return
         accepted.setblocking(False)
-        self._connections[accepted.fileno()] = Connection(accepted)
+        self._connections[accepted.fileno()] = ClientConnection(accepted)
         self._epoll.register(accepted, select.EPOLLIN)
 
     def _disconnect_next(self) -> None:
@@ -160,7 +160,7 @@ class Server:
             self._listener.accept()[0].close()
         self._spare = socket.socket(socket.AF_UNIX)
 
-    def _receive(self, connection: Connection) -> None:
+    def _receive(self, connection: ClientConnection) -> None:
         try:
             data = connection.socket.recv(262144)
         except BlockingIOError:
@@ -170,11 +170,11 @@ class Server:
         for line in connection.splitter.feed(data):
             self._serve(connection, line)
 
-    def _end_of_requests(self, connection: Connection) -> None:
+    def _end_of_requests(self, connection: ClientConnection) -> None:
         """Close the connection of a client that sends no more."""
         raise ConnectionResetError
 
-    def _serve(self, connection: Connection, line: bytes) -> None:
+    def _serve(self, connection: ClientConnection, line: bytes) -> None:
         request: dict[str, Any] = {}
         try:
             request = decode(line)
@@ -186,18 +186,18 @@ class Server:
         except Exception as error:
             connection.queue(failure(request, error))
 
-    def _respond(self, connection: Connection, request: dict[str, Any], result: Any) -> None:
+    def _respond(self, connection: ClientConnection, request: dict[str, Any], result: Any) -> None:
         """Answer a request with the result of its operation."""
         connection.queue(answer(request, result))
 
-    def _flush(self, connection: Connection) -> None:
+    def _flush(self, connection: ClientConnection) -> None:
         connection.flush()
         events = connection.events
         if events != connection.watched:
             connection.watched = events
             self._epoll.modify(connection.socket, events)
 
-    def _drop(self, connection: Connection, error: Exception) -> None:
+    def _drop(self, connection: ClientConnection, error: Exception) -> None:
         if not isinstance(error, (ConnectionResetError, BrokenPipeError)):
             log.warning("connection on %s closed: %s", self.path, error)
         self._connections.pop(connection.socket.fileno(), None)

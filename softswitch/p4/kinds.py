@@ -73,7 +73,7 @@ MAX_ELEMENTS = 1 << 10
 """Most elements that a stack is shifted by."""
 
 
-class Kind(NamedTuple):
+class ExprKind(NamedTuple):
     """Kind of an expression; `shape`: of a header its fields, of a union those of each member, of a stack its length
     and its elements' kind. Things of one kind can be copied and compared.
     """
@@ -181,7 +181,7 @@ class ExpressionKinds:
         if isinstance(expr, p4.Operation) and expr.left and expr.number >= len(self._kind(expr.left).shape):
             raise PipelineError("assignment to the validity of a stack's element is not supported")
 
-    def _need(self, expr: p4.Expr, expected: str) -> Kind:
+    def _need(self, expr: p4.Expr, expected: str) -> ExprKind:
         """Return the kind of an expression; refuse another than the expected one."""
         kind = self._kind(expr)
         fits = expected in {kind.name, ANYTHING} or (expected == ANY_STACK and kind.name in {STACK, UNION_STACK})
@@ -191,10 +191,10 @@ class ExpressionKinds:
 
     # -- kinds --------------------------------------------------------------------------------------------------------
 
-    def _kind(self, expr: p4.Expr) -> Kind:  # noqa: PLR0911 - one case per kind
+    def _kind(self, expr: p4.Expr) -> ExprKind:  # noqa: PLR0911 - one case per kind
         program = self.program
         if isinstance(expr, p4.FieldRef):
-            return Kind(VARBIT if expr.name != "$valid$" and program.field(expr).varbit else NUMBER)
+            return ExprKind(VARBIT if expr.name != "$valid$" and program.field(expr).varbit else NUMBER)
         if isinstance(expr, p4.HeaderRef):
             if program.headers[expr.name].metadata and expr.name != "standard_metadata":
                 raise PipelineError(f"header {expr.name} is metadata")
@@ -204,23 +204,23 @@ class ExpressionKinds:
         if isinstance(expr, p4.StackRef):
             elements = program.stacks[expr.name].elements
             if expr.union:
-                return Kind(UNION_STACK, (len(elements), self._union(elements[0])))
-            return Kind(STACK, (len(elements), self._header(elements[0])))
+                return ExprKind(UNION_STACK, (len(elements), self._union(elements[0])))
+            return ExprKind(STACK, (len(elements), self._header(elements[0])))
         if isinstance(expr, p4.Named):
-            return Kind(self._named(expr))
+            return ExprKind(self._named(expr))
         if isinstance(expr, p4.Operation):
             return self._operation(expr)
         if isinstance(expr, p4.Vector):
-            return Kind(NUMBERS)
+            return ExprKind(NUMBERS)
         self._check_bounds(expr)
-        return Kind(NUMBER)
+        return ExprKind(NUMBER)
 
-    def _header(self, name: str) -> Kind:
-        return Kind(HEADER, self.program.headers[name].type.fields)
+    def _header(self, name: str) -> ExprKind:
+        return ExprKind(HEADER, self.program.headers[name].type.fields)
 
-    def _union(self, name: str) -> Kind:
+    def _union(self, name: str) -> ExprKind:
         members = self.program.unions[name].members.values()
-        return Kind(UNION, tuple(self.program.headers[header].type.fields for header in members))
+        return ExprKind(UNION, tuple(self.program.headers[header].type.fields for header in members))
 
     def _check_bounds(self, expr: p4.Expr) -> None:
         """Refuse a number that is not there: an argument, bits ahead of the parser, a register."""
@@ -248,14 +248,14 @@ class ExpressionKinds:
             raise PipelineError(f"{kind} {expr.name}: the program has no such {kind}")
         return kind
 
-    def _operation(self, node: p4.Operation) -> Kind:
+    def _operation(self, node: p4.Operation) -> ExprKind:
         op, left, right = node.op, node.left, node.right
         if op in {"access_field", "access_union_header"}:
             return self._access(node)
         expected = OPERATORS[op]
         if op in {"+", "-"} and left is None:
             expected = (NUMBER,)
-        kinds: list[Kind] = []
+        kinds: list[ExprKind] = []
         given = zip((node.cond, left, right)[-len(expected) :], _PLACES[-len(expected) :], strict=True)
         for (part, place), kind in zip(given, expected, strict=True):
             if part is None:
@@ -268,23 +268,23 @@ class ExpressionKinds:
                 raise PipelineError(f"{_shown(left)} and {_shown(right)} have different types")
         if op in _CASTS and isinstance(right, p4.Const) and not 1 <= right.value <= WIDEST_CAST:
             raise PipelineError(f"operator {op}: {right.value} bits; the most is {WIDEST_CAST}")
-        element: Kind = kinds[0].shape[1] if op.startswith("dereference_") else Kind(NUMBER)
+        element: ExprKind = kinds[0].shape[1] if op.startswith("dereference_") else ExprKind(NUMBER)
         return element
 
-    def _access(self, node: p4.Operation) -> Kind:
+    def _access(self, node: p4.Operation) -> ExprKind:
         if node.left is None:
             raise PipelineError(f"operator {node.op} lacks its left operand")
         if node.op == "access_union_header":
             members = self._need(node.left, UNION).shape
             if node.number >= len(members):
                 raise PipelineError(f"header union has no member {node.number}")
-            return Kind(HEADER, members[node.number])
+            return ExprKind(HEADER, members[node.number])
         fields: tuple[p4.Field, ...] = self._need(node.left, HEADER).shape
         if node.number > len(fields):
             raise PipelineError(f"header has no field {node.number}")
         if node.number < len(fields) and fields[node.number].varbit:
             raise PipelineError(f"field {fields[node.number].name} of a stack's element is a varbit: not supported")
-        return Kind(NUMBER)
+        return ExprKind(NUMBER)
 
 
 def _shown(expr: p4.Expr) -> str:

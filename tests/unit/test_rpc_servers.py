@@ -350,8 +350,12 @@ def test_an_operation_that_ends_the_server_is_answered(tmp_path):
     assert not (tmp_path / "s.sock").exists()
 
 
+def _ping() -> None:
+    """Do nothing."""
+
+
 def test_a_client_for_whom_no_descriptor_is_left_is_disconnected(tmp_path):
-    server = Server(tmp_path / "s.sock", {"ping": dict})
+    server = Server(tmp_path / "s.sock", {"ping": _ping})
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.closing(server), socket.socket(socket.AF_UNIX) as client, socket.socket(socket.AF_UNIX) as second:
         for each in (client, second):
