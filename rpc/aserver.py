@@ -62,16 +62,8 @@ class AsyncServer(Server):
         except OSError as lost:
             self._drop(connection, lost)
 
-    def _end_of_requests(self, connection: ClientConnection) -> None:
-        """Leave pending answers to a client that sends no more, as long as it has not hung up."""
-        if connection.sends_no_more or not self._cancel:
-            super()._end_of_requests(connection)
-        connection.sends_no_more = True
-
-    def _flush(self, connection: ClientConnection) -> None:
-        super()._flush(connection)
-        if connection.sends_no_more and not connection.outgoing and connection not in self._tasks.values():
-            self._drop(connection, ConnectionResetError())
+    def _awaits(self, connection: ClientConnection) -> bool:
+        return self._cancel and connection in self._tasks.values()
 
     def _drop(self, connection: ClientConnection, error: Exception) -> None:
         super()._drop(connection, error)

@@ -171,8 +171,14 @@ class Server:
             self._serve(connection, line)
 
     def _end_of_requests(self, connection: ClientConnection) -> None:
-        """Close the connection of a client that sends no more."""
-        raise ConnectionResetError
+        """Leave pending answers to a client that sends no more, as long as it has not hung up."""
+        if connection.sends_no_more:
+            raise ConnectionResetError
+        connection.sends_no_more = True
+
+    def _awaits(self, connection: ClientConnection) -> bool:
+        """Return True if a client that sends no more will still be answered."""
+        return False
 
     def _serve(self, connection: ClientConnection, line: bytes) -> None:
         request: dict[str, Any] = {}
@@ -192,6 +198,9 @@ class Server:
 
     def _flush(self, connection: ClientConnection) -> None:
         connection.flush()
+        if connection.sends_no_more and not connection.outgoing and not self._awaits(connection):
+            self._drop(connection, ConnectionResetError())
+            return
         events = connection.events
         if events != connection.watched:
             connection.watched = events

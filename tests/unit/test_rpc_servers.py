@@ -329,6 +329,21 @@ def test_a_client_that_sends_no_more_gets_its_answers(tmp_path):
     assert asyncio.run(_hang_up(tmp_path / "s.sock", whole=False)) == ["done", '{"id":1,"ok":{}}\n']
 
 
+@pytest.mark.parametrize("cancel", [False, True])
+def test_a_long_answer_is_sent_whole_to_a_client_that_sends_no_more(tmp_path, cancel):
+    async def request() -> bytes:
+        async with AsyncServer(tmp_path / "s.sock", {"long": lambda: {"text": "x" * 8_000_000}}, cancel=cancel):
+            reader, writer = await asyncio.open_unix_connection(str(tmp_path / "s.sock"))
+            writer.write(b'{"id":1,"op":"long"}\n')
+            writer.write_eof()
+            received = await asyncio.wait_for(reader.read(), 60)
+            writer.close()
+            return received
+
+    received = asyncio.run(request())
+    assert (len(received) > 8_000_000, received[-3:]) == (True, b"}}\n")
+
+
 async def _request_the_end(path: Path) -> bytes:
     """Request an operation that ends the server; return the bytes that came back."""
     stop = asyncio.Event()
