@@ -44,7 +44,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes that run the curves")
     options = parser.parse_args(words)
     if options.workers < 1:
-        parser.error(f"--workers {options.workers}: one at least")
+        parser.error(f"--workers {options.workers}: at least one process is needed")
     directory: Path = options.results
     notify = functools.partial(console.plain, console.standard())
     table.run(table.planned(options.names), directory, notify)

@@ -135,7 +135,7 @@ class Survey:
         """Read existing records; LabError if they are of other faults."""
         drawn = {case.key: case.as_json()["faults"] for case in self.cases}
         for key, row in self.store.open().rows.items():
-            if row["seed"] != self.seed or row.get("faults") != drawn.get(key, row.get("faults")):
+            if row["seed"] != self.seed or row.get("faults") != drawn.get(key):
                 where = self.store.path.parent
                 raise self.store.refused(f"{where} holds records of another seed or other numbers of cases")
 

@@ -30,7 +30,7 @@ def main(words: Sequence[str] | None = None) -> None:
     )
     options = parser.parse_args(words)
     if options.workers < 1:
-        parser.error(f"--workers {options.workers}: one at least")
+        parser.error(f"--workers {options.workers}: at least one process is needed")
     only = [word for word in options.only.split(",") if word]
     names = [word for word in options.sizes.split(",") if word]
     by_name = {str(size.nics): size for size in sizes.SIZES}

@@ -30,6 +30,7 @@ class TimeLine:
         self._waiting = list(faults)
         self._active: list[FaultAction[Any]] = []
         self._began: float | None = None  # time of second 0
+        self._moments: Times = {}  # of the last `advance`
         self.times: dict[str, float] = {}  # NAME and NAME.end: time at which it began and ended
 
     @property
@@ -50,8 +51,8 @@ class TimeLine:
         `progress` gives the share of each workload that is done, `moments` the seconds at which named things happened.
         """
         now = self._context.now
-        self._began = now - seconds
-        known = {**(moments or {}), **{name: at - self._began for name, at in self.times.items()}}
+        self._began, self._moments = now - seconds, moments or {}
+        known = self._known(self._began)
         done = []
         for action in list(self._active):
             try:
@@ -81,8 +82,13 @@ class TimeLine:
     def next_due(self) -> float:
         """Return the time of the next beginning or end whose time is known; infinity if there is none."""
         began = self._began if self._began is not None else self._context.now
-        known = [began + trigger.seconds for trigger in self.triggers if not trigger.name]
-        return min([*known, *(action.due for action in self._active)], default=math.inf)
+        known = self._known(began)
+        due = [began + at for trigger in self.triggers if (at := trigger.time(known)) is not None]
+        return min([*due, *(action.due for action in self._active)], default=math.inf)
+
+    def _known(self, began: float) -> Times:
+        """Return the seconds, from `began` on, at which named things happened."""
+        return {**self._moments, **{name: at - began for name, at in self.times.items()}}
 
     def clear_all(self) -> list[str]:
         """Clear the faults still in force, the last first; a failure or Ctrl-C is raised when all is done."""

@@ -50,17 +50,12 @@ class ComparisonRow:
 
 
 def read_all(directories: Sequence[Path]) -> list[Member]:
-    """Read runs; those of one variant on different targets get labels that tell them apart."""
+    """Read runs; where they are of different targets, labels name them."""
     members = [read(directory) for directory in directories]
-    targets: dict[str, set[str]] = {}
-    for member in members:
-        if member.target:
-            targets.setdefault(member.label, set()).add(member.target)
+    if len({member.target for member in members if member.target}) < 2:
+        return members
     return [
-        replace(member, label=f"{member.label} ({member.target})")
-        if member.target and len(targets[member.label]) > 1
-        else member
-        for member in members
+        replace(member, label=f"{member.label} ({member.target})") if member.target else member for member in members
     ]
 
 

@@ -11,7 +11,7 @@ from mrclab.lab.scenario.scenario import Scenario, loads
 from mrclab.lab.scenario.sections.variants import leaves
 from mrclab.topo.input.sentences import several
 
-_NOT_COMPARED = {"name", "title", "description", "seed", "expect", "variants"}
+_NOT_COMPARED = {"name", "title", "description", "seed", "expect", "variants", "world"}  # labels name the world
 _MAX_FIELDS = 12  # fields listed before the rest is only counted
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BeforeValidator, PlainSerializer
 from pydantic_core.core_schema import IsInstanceSchema, is_instance_schema
 
-from mrclab.lab.scenario.units import rtts_of, share_of
+from mrclab.lab.scenario.units import rtts_of, share_of, write_seconds
 from mrclab.topo.input.quantities import parse_duration
 from mrclab.topo.input.sentences import brief
 
@@ -67,8 +67,8 @@ class Trigger(NamedTuple):
             return f"{self.fraction * 100:g}% of {self.traffic}"
         if self.moment:
             name = f"after {self.name}" if self.moment.endswith(".end") else self.moment
-            return f"{name} + {self.seconds:g}s" if self.seconds or name == self.moment else name
-        return f"{self.seconds:g}s"
+            return f"{name} + {write_seconds(self.seconds)}" if self.seconds or name == self.moment else name
+        return write_seconds(self.seconds)
 
 
 class Moment(NamedTuple):
@@ -83,8 +83,9 @@ class Moment(NamedTuple):
         return times[self.name] + self.seconds + self.rtts * rtt
 
     def __str__(self) -> str:
-        offset = f" {self.seconds:+g}s" if self.seconds else f" {self.rtts:+g}rtt" if self.rtts else ""
-        return self.name + offset
+        if self.seconds:
+            return f"{self.name} {'-' if self.seconds < 0 else '+'}{write_seconds(abs(self.seconds))}"
+        return f"{self.name} {self.rtts:+g}rtt" if self.rtts else self.name
 
 
 class Window(NamedTuple):

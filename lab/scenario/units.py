@@ -138,6 +138,14 @@ def show_rate(bytes_per_second: float) -> str:
     return f"{bytes_per_second:.0f} B/s"
 
 
+def write_seconds(seconds: float) -> str:
+    """Write a duration as a scenario has it: `850ns`, `2us`, `16ms`, `0.5s`, `200s`."""
+    for least, factor, unit in ((0.1, 1.0, "s"), (1e-3, 1e3, "ms"), (1e-6, 1e6, "us")):
+        if abs(seconds) >= least or seconds == 0:
+            return f"{seconds * factor:.12g}{unit}"
+    return f"{seconds * 1e9:.12g}ns"
+
+
 def show_seconds(seconds: float) -> str:
     """Format a duration: `850 ns`, `8.6 µs`, `16 ms`, `2.13 s`, `3 min 20 s`."""
     if seconds >= 100:

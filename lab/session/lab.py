@@ -31,6 +31,7 @@ from mrclab.lab.kinds import Kinds
 from mrclab.lab.run.world import GONE, KINDS, PROGRESS_KINDS, EventQueue, Progress, World
 from mrclab.lab.run.worlds import world_up
 from mrclab.lab.scenario.scenario import LabSetting
+from mrclab.lab.scenario.units import write_seconds
 from mrclab.lab.traffic.base import TRAFFIC, TrafficBase
 from mrclab.lab.traffic.running.flows import Running
 from mrclab.topo.input.quantities import parse_duration
@@ -88,7 +89,7 @@ class StartedTraffic:
         while self._running.ended is None and self._running.share(self._lab.now) < share:
             if self._lab.now > deadline:
                 done = self._running.share(deadline)
-                raise RunError(f"{self._running.name} is at {done * 100:.0f}% after {timeout:g} s")
+                raise RunError(f"{self._running.name} is at {done * 100:.0f}% after {write_seconds(timeout)}")
             self._lab.go_on(deadline)
 
     def wait(self, timeout: float | str = TIMEOUT) -> Transferred:
@@ -273,7 +274,7 @@ class Lab:
         pause = _POLL_S * self.fabric.spec.time_scale
         while not happened():
             if self.now > deadline:
-                raise RunError(f"{what or 'what the test waits for'} did not happen within {timeout:g} s")
+                raise RunError(f"{what or 'what the test waits for'} did not happen within {write_seconds(timeout)}")
             self.go_on(self.now + pause)
             pause = min(2 * pause, _POLL_S)
 
@@ -429,6 +430,8 @@ class Lab:
                 self._destroy_qps(running)
 
     def _destroy_qps(self, running: Running) -> None:
+        if running not in self._with_qps:
+            return
         self._with_qps.remove(running)
         for host in running.hosts:
             with contextlib.suppress(Unreachable):  # its QPs ended with its agent
@@ -472,7 +475,8 @@ class Lab:
 
     def cut_short(self, running: Running, error: str = "") -> None:
         """End a workload before its time: posted messages are not sent any more."""
-        self.finish(running, error)
+        if running.ended is None:
+            self.finish(running, error)
         self._destroy_qps(running)
 
     def finish(self, running: Running, error: str = "") -> None:

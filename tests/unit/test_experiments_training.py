@@ -188,7 +188,7 @@ def test_a_second_command_in_a_directory_is_refused(tmp_path, monkeypatch):
 def test_a_command_without_a_worker_is_refused(main, capsys):
     with pytest.raises(SystemExit):
         main(["--workers", "0"])
-    assert "--workers 0: one at least" in capsys.readouterr().err
+    assert "--workers 0: at least one process is needed" in capsys.readouterr().err
 
 
 def test_every_size_and_variant_is_a_scenario_of_as_many_ranks_and_steps():

@@ -63,12 +63,14 @@ def test_runs_of_one_variant_on_different_switches_have_columns_of_their_own(run
     info = json.loads((other / "run.json").read_text())
     (other / "run.json").write_text(json.dumps(info | {"target": "bmv2"}))
     labels = [member.label for member in compare.read_all([tmp_path / "a", tmp_path / "b", other])]
-    assert labels == ["fast (soft)", "slow", "fast (bmv2)"]
+    assert labels == ["fast (soft)", "slow (soft)", "fast (bmv2)"]
     same = compare.read_all([tmp_path / name for name in "abc"])
     assert [member.label for member in same] == ["fast", "slow", "slow"]
     (other / "run.json").write_text(json.dumps(info | {"target": "virtual time"}))
     in_both = compare.read_all([tmp_path / "a", other])
     assert [member.label for member in in_both] == ["fast (soft)", "fast (virtual time)"]
+    with_variant = compare.read_all([tmp_path / "b", other])
+    assert [member.label for member in with_variant] == ["slow (soft)", "fast (virtual time)"]
     page = compare.compare(in_both, tmp_path / "out", "Both worlds").read_text()
     assert "2 variants: fast (soft), fast (virtual time)" in page
 
@@ -123,6 +125,13 @@ def test_variants_that_differ_in_what_they_do_not_name_are_told_apart(tmp_path, 
     assert bool(told) == bool(also)
     for field in also:
         assert any(field in line for line in told), told
+
+
+def test_the_world_is_no_hidden_difference_of_variants_since_labels_name_it(tmp_path):
+    one, other = of_variants(tmp_path, "set: {}")
+    scenario_file = other.directory / "scenario.yaml"
+    scenario_file.write_text(f"world: sim\n{scenario_file.read_text()}")
+    assert compare.unnamed([one, other]) == []
 
 
 def test_rows_hold_the_median_of_all_runs_of_a_variant():

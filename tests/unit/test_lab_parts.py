@@ -20,7 +20,7 @@ from mrclab.lab.history import History, HistoryWriter, Record
 from mrclab.lab.measure.series import CountSeries, binned, edges, quantile
 from mrclab.lab.report import junit
 from mrclab.lab.run.interrupts import guarded
-from mrclab.lab.scenario.triggers import Trigger
+from mrclab.lab.scenario.triggers import Trigger, parse_trigger, parse_window
 from mrclab.lab.scenario.units import parse_percent, parse_size, show_bytes, show_number, show_rate, show_seconds
 from mrclab.lab.traffic.running.writes import random_file, sha256
 from mrclab.topo.input.sentences import nearest
@@ -130,6 +130,17 @@ def test_triggers_come_due_by_time_by_progress_or_after_a_moment():
     assert not later.due(99, {}, {"cut": 1.0})
     assert not later.due(2.4, {}, {"cut.end": 2.0})
     assert later.due(2.5, {}, {"cut.end": 2.0})
+
+
+@pytest.mark.parametrize(
+    "text", ["0s", "2us", "1.5s", "0.5s", "123.4567s", "250ns", "16ms", "cut + 2us", "after cut", "after cut + 3.5us"]
+)
+def test_a_trigger_is_written_as_in_a_scenario(text):
+    assert str(parse_trigger(text)) == text
+
+
+def test_a_window_is_written_as_in_a_scenario():
+    assert str(parse_window("cut + 5us .. cut.end - 2 rtt")) == "cut +5us .. cut.end -2rtt"
 
 
 def test_the_first_signal_raises_and_those_after_it_do_not():

@@ -103,11 +103,12 @@ def test_records_survive_the_process_and_a_damaged_file_is_one_sentence(tmp_path
         record.store(tmp_path).open()
 
 
-@pytest.mark.parametrize("faults", [["--seed", "2"], ["--singles", "0"]])
+@pytest.mark.parametrize(
+    "faults", [["--seed", "2"], ["--singles", "0"], ["--doubles", "19"], ["--singles", "60", "--doubles", "0"]]
+)
 def test_records_of_other_faults_are_not_gone_on_with(tmp_path, faults):
-    drawn = cases.draw(FABRIC, 1, 60, 20)[0]
-    known = case(1, [], [], []) | drawn.as_json()
-    record.store(tmp_path / "sim").append(known)
+    for drawn in cases.draw(FABRIC, 1, 60, 20):
+        record.store(tmp_path / "sim").append(case(drawn.number, [], [], []) | drawn.as_json())
     words = ["survey", "--world", "sim", "--output", str(tmp_path), *faults]
     refused = str(CliRunner().invoke(app, words).exception)
     assert "holds records of another seed or other numbers of cases; name another directory with --output" in refused

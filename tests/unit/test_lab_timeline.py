@@ -1,5 +1,6 @@
 """The time line clears what it injected, whatever fails: in reverse order, each fault whether or not another can be."""
 
+import math
 import re
 
 import pytest
@@ -146,6 +147,20 @@ def test_a_begin_and_a_later_end_that_are_due_at_once_by_other_clocks_are_taken_
     for _ in range(2):
         short.advance(2.0, {"file": 0.6}, {"other": 0.1})
     assert done == ["inject cut", "advance cut", "clear cut"]
+
+
+def test_times_after_a_moment_are_due_once_it_has_come(line):
+    made, _, _ = line
+    context = made._context
+    made = TimeLine(context, [fault("{name: cut, kind: link_down, link: h1-p1, at: after file + 1s, until: cut + 2s}")])
+    made.advance(0.0, {}, {})
+    assert made.next_due() == math.inf
+    context.now = 5.0
+    made.advance(4.0, {}, {"file.end": 3.5})
+    assert made.next_due() == 5.5
+    context.now = 5.75
+    made.advance(4.75, {}, {"file.end": 3.5})
+    assert made.next_due() == 7.75
 
 
 def test_a_begin_and_an_end_that_are_due_at_once_are_taken_in_turn(line):
