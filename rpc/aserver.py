@@ -3,7 +3,7 @@
 import asyncio
 import functools
 import inspect
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -15,8 +15,9 @@ from mrclab.rpc.server import ClientConnection, Server
 class AsyncServer(Server):
     """Serves operations on a Unix socket under asyncio: `async with AsyncServer(path, operations) as server`.
 
-    An operation may also be a coroutine function. Requests of one connection run side by side; answers carry the
-    request's id. With `cancel`, requests whose client hung up are cancelled; else they run to their end.
+    It listens as soon as it is made, and serves clients inside the block. An operation may also be a coroutine
+    function. Requests of one connection run side by side; answers carry the request's id. With `cancel`, requests whose
+    client hung up are cancelled; else they run to their end.
     """
 
     def __init__(self, path: str | Path, operations: Mapping[str, Operation], *, cancel: bool = False) -> None:
@@ -41,21 +42,19 @@ class AsyncServer(Server):
 
     def _respond(self, connection: ClientConnection, request: dict[str, Any], result: Any) -> None:
         if inspect.isawaitable(result):
-            task = asyncio.ensure_future(result)
+            task = asyncio.ensure_future(_outcome(result) if asyncio.isfuture(result) else result)
             self._tasks[task] = connection
             task.add_done_callback(functools.partial(self._finish, connection, request))
         else:
             super()._respond(connection, request, result)
 
     def _finish(self, connection: ClientConnection, request: dict[str, Any], task: asyncio.Future[Any]) -> None:
-        """Answer a request once its operation has ended, unless its client has left."""
+        """Answer a request once its operation has ended; a client that has left gets nothing."""
         del self._tasks[task]
         if task.cancelled():
             return
         error = task.exception()
         reply = answer(request, task.result()) if error is None else failure(request, error)
-        if connection.socket.fileno() not in self._connections:
-            return
         connection.queue(reply)
         try:
             self._flush(connection)
@@ -70,3 +69,8 @@ class AsyncServer(Server):
         for task, whose in self._tasks.items():
             if self._cancel and whose is connection:
                 task.cancel()
+
+
+async def _outcome(future: Awaitable[Any]) -> Any:
+    """Return the result of a future that several requests may wait for, each with a task of its own."""
+    return await future

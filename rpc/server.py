@@ -158,7 +158,8 @@ class Server:
         self._spare.close()
         with contextlib.suppress(OSError):
             self._listener.accept()[0].close()
-        self._spare = socket.socket(socket.AF_UNIX)
+        with contextlib.suppress(OSError):  # another thread, or process, has taken it
+            self._spare = socket.socket(socket.AF_UNIX)
 
     def _receive(self, connection: ClientConnection) -> None:
         try:
@@ -197,6 +198,9 @@ class Server:
         connection.queue(answer(request, result))
 
     def _flush(self, connection: ClientConnection) -> None:
+        """Send what is queued, unless the connection was dropped, as by an operation of its own that publishes."""
+        if connection.socket.fileno() < 0:
+            return
         connection.flush()
         if connection.sends_no_more and not connection.outgoing and not self._awaits(connection):
             self._drop(connection, ConnectionResetError())

@@ -390,6 +390,68 @@ def test_a_client_for_whom_no_descriptor_is_left_is_disconnected(tmp_path):
         assert second.recv(100) == b'{"id":1,"ok":{}}\n'
 
 
+def test_a_subscriber_that_left_before_its_own_operation_publishes_is_no_warning(tmp_path, caplog):
+    def leave() -> None:
+        server.publish({"kind": "left"})
+
+    server = Server(tmp_path / "s.sock", {"leave": leave})
+    with contextlib.closing(server):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(server.path)
+            server.service()
+            client.send(b'{"id":1,"op":"subscribe"}\n{"id":2,"op":"leave"}\n{"id":3,"op":"leave"}\n')
+        server.service()
+        assert not server.has_subscribers
+    assert caplog.messages == []
+
+
+def test_requests_that_wait_for_one_future_are_all_answered(tmp_path):
+    async def request() -> list[bytes]:
+        shared = asyncio.get_running_loop().create_future()
+        async with AsyncServer(tmp_path / "s.sock", {"wait": lambda: shared}):
+            reader, writer = await asyncio.open_unix_connection(str(tmp_path / "s.sock"))
+            writer.write(b'{"id":1,"op":"wait"}\n{"id":2,"op":"wait"}\n')
+            await asyncio.sleep(0.05)
+            shared.set_result({"done": True})
+            received = [await asyncio.wait_for(reader.readline(), 60) for _ in range(2)]
+            writer.close()
+            return received
+
+    assert sorted(asyncio.run(request())) == [b'{"id":1,"ok":{"done":true}}\n', b'{"id":2,"ok":{"done":true}}\n']
+
+
+class TakenAtOnce:
+    """A spare descriptor that another thread takes as soon as it is free."""
+
+    def __init__(self, spare: socket.socket) -> None:
+        self._spare = spare
+
+    def close(self) -> None:
+        self._spare.close()
+        self.taken = os.open("/dev/null", os.O_RDONLY)
+
+
+def test_a_server_whose_spare_descriptor_another_thread_takes_goes_on(tmp_path):
+    server = Server(tmp_path / "s.sock", {"ping": _ping})
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.closing(server), socket.socket(socket.AF_UNIX) as client:
+        client.connect(server.path)
+        client.settimeout(60)
+        server._spare = spare = TakenAtOnce(server._spare)
+        free = os.dup(client.fileno())
+        os.close(free)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+            server.service()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        os.close(spare.taken)
+        server.service()
+        client.send(b'{"id":1,"op":"ping"}\n')
+        server.service()
+        assert client.recv(100) == b'{"id":1,"ok":{}}\n'
+
+
 def test_operations_refuse_a_request_without_a_name():
     with pytest.raises(RpcError, match="no operation None"):
         Operations({}).invoke({"id": 1})
