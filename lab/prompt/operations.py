@@ -38,13 +38,23 @@ def _slow(session: LabSession, speed: object, seconds: object) -> str:
     return f"{speed:g} s of virtual time per second, for {seconds:g} s"
 
 
-def _start_traffic(session: LabSession, traffic: dict[str, Any]) -> str:
+def _inject(session: LabSession, kind: object, fields: object) -> str:
+    return session.inject(str(kind), _object("fields", fields))
+
+
+def _start_traffic(session: LabSession, traffic: object) -> str:
     with session.lock:
-        return f"{session.lab.start_traffic(traffic).name} runs"
+        return f"{session.lab.start_traffic(_object('traffic', traffic)).name} runs"
+
+
+def _object(name: str, value: object) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name} must be an object with a field's value by its name")
+    return dict(value)
 
 
 OPERATIONS: Final[Mapping[str, Callable[..., str]]] = {
-    "inject": lambda session, kind, fields: session.inject(str(kind), dict(fields)),
+    "inject": _inject,
     "clear": lambda session, name="": "\n".join(session.clear(str(name))) or "nothing to clear",
     "traffic": _start_traffic,
     "speed": set_speed,

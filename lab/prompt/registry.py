@@ -110,9 +110,12 @@ def command(
 def run(session: LabSession, line: str) -> Answer:
     """Execute one line. Raises ValueError, LabError or TopoError with one sentence."""
     try:
-        name, *arguments = shlex.split(line)
+        words = shlex.split(line)
     except ValueError as error:
         raise ValueError(f"the line cannot be read: {error}") from None
+    if not words:
+        raise ValueError("the line is empty; help lists all commands")
+    name, *arguments = words
     if name in _HELP:
         name = "help"
     elif _HELP & set(arguments):

@@ -331,6 +331,35 @@ def test_words_work_over_the_socket_beside_the_prompt(session, tmp_path):
         client.ask(tmp_path, "command", line="nodes")
 
 
+@pytest.mark.parametrize(
+    ("operation", "arguments", "reason"),
+    [
+        ("inject", {"kind": "link_down"}, "operation inject: missing a required argument: 'fields'"),
+        ("inject", {"kind": "link_down", "fields": 5}, "fields must be an object with a field's value by its name"),
+        ("slow", {"speed": 1, "seconds": 1, "more": 2}, "operation slow: got an unexpected keyword argument 'more'"),
+        ("traffic", {"traffic": "write"}, "traffic must be an object with a field's value by its name"),
+        ("command", {"line": " "}, "the line is empty; help lists all commands"),
+    ],
+)
+def test_wrong_arguments_of_an_operation_are_refused_by_their_names(
+    session, tmp_path, caplog, operation, arguments, reason
+):
+    with service.served(session, tmp_path), pytest.raises(LabError) as refused:
+        client.ask(tmp_path, operation, **arguments)
+    assert (str(refused.value), caplog.messages) == (reason, [])
+
+
+def test_an_operation_whose_file_or_program_is_not_there_says_which(session, tmp_path, monkeypatch, caplog):
+    def absent(*_):
+        raise FileNotFoundError(2, "No such file or directory", "mnexec")
+
+    monkeypatch.setattr(session, "inject", absent)
+    with service.served(session, tmp_path), pytest.raises(LabError) as refused:
+        client.ask(tmp_path, "inject", kind="link_down", fields={"link": CABLE})
+    assert str(refused.value).startswith("mnexec: No such file or directory; name another place; `mrclab doctor` lists")
+    assert caplog.messages == []
+
+
 def test_traffic_without_field_names_is_refused_with_an_example_of_traffic(session):
     with pytest.raises(ValueError, match="'h1' is not a field; write, for example, from=h1 to=h3 size=1GiB"):
         registry.run(session, "traffic stream h1 h3")

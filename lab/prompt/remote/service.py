@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from mrclab.lab import console
-from mrclab.lab.errors import LabError
+from mrclab.lab.command.ending import remedy
+from mrclab.lab.errors import LabError, plain
 from mrclab.lab.prompt import registry
 from mrclab.lab.prompt.operations import OPERATIONS
 from mrclab.lab.prompt.remote.client import SOCKET
@@ -40,7 +41,7 @@ def served(session: LabSession, run_dir: Path) -> Iterator[None]:
         "controller": lambda request, seconds, arguments: session.ask(str(request), float(seconds), **dict(arguments)),
         "packets": lambda since=None: packets.poll(None if since is None else int(since)),
     }
-    commands |= {name: functools.partial(_operate, session, packets, name) for name in OPERATIONS}
+    commands |= {name: _operation(session, packets, name) for name in OPERATIONS}
     server = AsyncServer(
         run_dir / SOCKET, {name: _in_thread(session, pool, work) for name, work in commands.items()}, cancel=True
     )
@@ -74,6 +75,8 @@ def _in_thread(
                 return work(**arguments)
         except (LabError, TopoError, ValueError) as error:
             raise RpcError("EINVAL", str(error)) from None
+        except OSError as error:  # of one file or program; the lab goes on
+            raise RpcError("EINVAL", f"{plain(error)}; {remedy(error)}") from None
         except KeyboardInterrupt:  # a signal received in virtual time, in this thread
             session.interrupted = True
             raise RpcError("EINTR", "the lab goes down") from None
@@ -97,8 +100,15 @@ def _command(session: LabSession, line: str, width: int) -> dict[str, Any]:
     return {"text": text.getvalue(), "data": answer.data}
 
 
-def _operate(session: LabSession, packets: PacketWatch, operation: str, /, **arguments: Any) -> dict[str, Any]:
-    message = OPERATIONS[operation](session, **arguments)
-    if operation in {"speed", "slow"}:
-        packets.poll()  # in slow time watching begins at once
-    return {"message": message}
+def _operation(session: LabSession, packets: PacketWatch, name: str) -> Callable[..., dict[str, Any]]:
+    """Return an operation of the page with the arguments that it takes besides the session."""
+    bound = functools.partial(OPERATIONS[name], session)
+
+    @functools.wraps(bound)
+    def operate(**arguments: Any) -> dict[str, Any]:
+        message = bound(**arguments)
+        if name in {"speed", "slow"}:
+            packets.poll()  # in slow time watching begins at once
+        return {"message": message}
+
+    return operate
