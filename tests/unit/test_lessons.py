@@ -43,10 +43,13 @@ def test_every_lesson_has_a_page_and_a_skeleton_and_every_page_a_lesson():
         assert len(list(SOLUTIONS.glob(f"{number:02}-*"))) == 1
 
 
-def test_the_pictures_are_those_that_their_script_makes():
-    pictures = runpy.run_path(str(DOCS / "pictures.py"))["pictures"]()
+def test_pictures_with_figures_are_those_that_their_script_makes_and_all_have_one_style():
+    script = runpy.run_path(str(DOCS / "pictures.py"))
+    style = script["svg"](0, "", ()).partition("<style>")[2].partition("</style>")[0]
     for number, folder in FOLDERS.items():
-        assert (folder / "picture.svg").read_text() == pictures[number]
+        picture = (folder / "picture.svg").read_text()
+        assert f"<style>{style}</style>" in picture
+        assert number not in script["PICTURES"] or picture == script["PICTURES"][number]()
 
 
 def test_the_answer_of_lesson_3_makes_a_switch_forward_in_a_page_too():
