@@ -21,7 +21,9 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import Final
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Final, NamedTuple, TypeAlias
 
 from mrclab.hosts.workloads.schedules import COMPUTE, RECV, SEND
 from mrclab.lab.training.job import JobError
@@ -33,6 +35,7 @@ _ANY: Final = 0xFFFFFFFF
 _HEAD = struct.Struct("<QIBB")
 _NODE = struct.Struct("<IBIQIBBIIII")
 _KINDS = {1: SEND, 2: RECV, 3: COMPUTE}
+_Wait: TypeAlias = "tuple[int, int, bool]"  # an operation's place, that of what it waits for, False: for its end
 
 _OP = re.compile(
     r"(?:(?P<label>[A-Za-z]\w*)\s*:\s*)?(?:"
@@ -44,14 +47,20 @@ _WAIT = re.compile(r"(?P<label>[A-Za-z]\w*)\s+(?P<how>i?requires)\s+(?P<other>[A
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 
 
-def is_binary(data: bytes) -> bool:
-    """Tell whether this is the binary form."""
-    return len(data) >= _HEAD.size and _HEAD.unpack_from(data)[0] == MAGIC
+class _Operation(NamedTuple):
+    """An operation of either form. `size`: bytes, of a computation units of `calc`."""
+
+    text: str
+    kind: int
+    size: int
+    peer: int = 0
+    tag: int = 0
+    cpu: int = 0
 
 
 def read(data: bytes, name: str, cycle: float) -> list[RecordedRank]:
     """Return the ranks of either form; a unit of `calc` takes `cycle` seconds. JobError names line or node."""
-    if is_binary(data):
+    if len(data) >= _HEAD.size and _HEAD.unpack_from(data)[0] == MAGIC:
         return _read_binary(data, name, cycle)
     try:
         return _read_text(data.decode("utf-8"), name, cycle)
@@ -65,7 +74,8 @@ def read(data: bytes, name: str, cycle: float) -> list[RecordedRank]:
 def _read_text(text: str, name: str, cycle: float) -> list[RecordedRank]:
     count: int | None = None
     ranks: dict[int, RecordedRank] = {}
-    rank: _TextRank | None = None
+    block: list[tuple[int, str]] | None = None  # lines of a rank
+    rank = 0
     left = MAX_NODES
     text = _COMMENT.sub(lambda found: "\n" * found[0].count("\n"), text)
     for line, words in enumerate(text.split("\n"), 1):
@@ -73,24 +83,23 @@ def _read_text(text: str, name: str, cycle: float) -> list[RecordedRank]:
         if not statement:
             continue
         where = f"{name}:{line}"
-        if rank is None and statement.startswith("num_ranks"):
+        if block is None and statement.startswith("num_ranks"):
             count = _ranks(statement.removeprefix("num_ranks").strip(), where)
-        elif rank is None:
+        elif block is None:
             match = re.fullmatch(r"rank\s+(\d{1,9})\s*\{", statement)
             if match is None:
                 raise JobError(f"{where}: {statement[:40]!r} does not begin a rank; write, for example, rank 0 {{")
-            number = int(match[1])
-            if number in ranks:
-                raise JobError(f"{where}: rank {number} is defined already; give every rank one block")
-            ranks[number] = RecordedRank(name)
-            rank = _TextRank(number, ranks[number], cycle, left)
+            rank, block = int(match[1]), []
+            if rank in ranks:
+                raise JobError(f"{where}: rank {rank} is defined already; give every rank one block")
         elif statement == "}":
-            left -= rank.finish()
-            rank = None
+            ranks[rank] = _text_rank(rank, block, name, cycle, left)
+            left -= len(ranks[rank].nodes)
+            block = None
         else:
-            rank.take(statement, where)
-    if rank is not None:
-        raise JobError(f"{name}: rank {rank.number} has no closing bracket; end it with }}")
+            block.append((line, statement))
+    if block is not None:
+        raise JobError(f"{name}: rank {rank} has no closing bracket; end it with }}")
     return _complete(ranks, count, name)
 
 
@@ -113,71 +122,42 @@ def _complete(ranks: dict[int, RecordedRank], count: int | None, name: str) -> l
     return [ranks[rank] for rank in range(count)]
 
 
-class _TextRank:
-    """A rank while its lines are read."""
-
-    def __init__(self, number: int, into: RecordedRank, cycle: float, most: int) -> None:
-        self.number = number
-        self._into = into
-        self._cycle = cycle
-        self._most = most
-        self._labels: dict[str, int] = {}
-        self._found: list[tuple[str, re.Match[str]]] = []
-        self._waits: list[tuple[str, re.Match[str]]] = []
-
-    def take(self, statement: str, where: str) -> None:
-        """Read one line."""
-        if match := _WAIT.fullmatch(statement):
-            self._waits.append((where, match))
-            return
+def _text_rank(rank: int, lines: Iterable[tuple[int, str]], name: str, cycle: float, most: int) -> RecordedRank:
+    labels: dict[str, int] = {}
+    operations: list[_Operation] = []
+    named_waits: list[tuple[int, re.Match[str]]] = []
+    for line, statement in lines:
+        where = f"{name}:{line}"
+        if wait := _WAIT.fullmatch(statement):
+            named_waits.append((line, wait))
+            continue
         match = _OP.fullmatch(statement)
         if match is None:
             raise JobError(
                 f"{where}: {statement[:40]!r} is not an operation; write, for example, l1: send 64b to 1 tag 0"
             )
-        if match["label"]:
-            if match["label"] in self._labels:
-                raise JobError(f"{where}: {match['label']} labels two operations; give each its own")
-            self._labels[match["label"]] = len(self._found)
-        if len(self._found) >= self._most:
+        label = match["label"]
+        if label in labels:
+            raise JobError(f"{where}: {label} labels two operations; give each its own")
+        if len(operations) >= most:
             raise _too_many(where)
-        self._found.append((where, match))
-
-    def finish(self) -> int:
-        """Make nodes of all lines; return how many."""
-        after: dict[int, list[int]] = {}
-        begun: dict[int, list[int]] = {}
-        for where, wait in self._waits:
-            for label in (wait["label"], wait["other"]):
-                if label not in self._labels:
-                    raise JobError(f"{where}: {label} labels nothing in rank {self.number}; correct the label")
-            into = after if wait["how"] == "requires" else begun
-            into.setdefault(self._labels[wait["label"]], []).append(self._labels[wait["other"]])
-        for key, (where, match) in enumerate(self._found):
-            text = f"{match['label'] or 'operation'} of rank {self.number} (line {where.rpartition(':')[2]})"
-            waits = tuple(after.get(key, ())), tuple(begun.get(key, ()))
-            self._into.nodes.append(self._node(key, text, match, *waits))
-        return len(self._into.nodes)
-
-    def _node(
-        self, key: int, text: str, match: re.Match[str], after: tuple[int, ...], begun: tuple[int, ...]
-    ) -> RecordedNode:
-        if match["calc"]:
-            seconds, unit = int(match["calc"]) * self._cycle, int(match["cpu"] or 0)
-            return RecordedNode(key, text, COMPUTE, seconds, unit, after=after, begun_after=begun)
-        kind = SEND if match["way"] == "send" else RECV
-        peer, size, tag = int(match["peer"]), int(match["size"]), int(match["tag"] or 0)
-        _check_send(kind, peer, tag, self._into.file, text)
-        return RecordedNode(key, text, kind, peer=peer, size=size, tag=tag, after=after, begun_after=begun)
+        if label:
+            labels[label] = len(operations)
+        operations.append(_operation(match, f"{label or 'operation'} of rank {rank} (line {line})"))
+    waits: list[_Wait] = []
+    for line, wait in named_waits:
+        for label in (wait["label"], wait["other"]):
+            if label not in labels:
+                raise JobError(f"{name}:{line}: {label} labels nothing in rank {rank}; correct the label")
+        waits.append((labels[wait["label"]], labels[wait["other"]], wait["how"] == "irequires"))
+    return _recorded(name, operations, waits, cycle)
 
 
-def _too_many(where: str) -> JobError:
-    return JobError(f"{where}: a schedule has at most {MAX_NODES} operations; this one has more")
-
-
-def _check_send(kind: int, peer: int, tag: int, file: str, text: str) -> None:
-    if kind == SEND and ANY in {peer, tag}:
-        raise JobError(f"{file}: {text} sends to any rank or with any tag; name the rank and the tag")
+def _operation(match: re.Match[str], text: str) -> _Operation:
+    if match["calc"]:
+        return _Operation(text, COMPUTE, int(match["calc"]), cpu=int(match["cpu"] or 0))
+    kind = SEND if match["way"] == "send" else RECV
+    return _Operation(text, kind, int(match["size"]), int(match["peer"]), int(match["tag"] or 0))
 
 
 # --- binary -----------------------------------------------------------------------------------------------------------
@@ -207,30 +187,42 @@ def _binary_rank(part: memoryview, name: str, rank: int, cycle: float, most: int
         raise _too_many(name)
     if behind > len(part):
         raise JobError(f"{name}: rank {rank} says that it has {nodes} nodes and is too short for them; write it again")
-    count = (len(part) - behind) // 4
-    waiting = struct.unpack_from(f"<{count}I", part, behind)
-    after: dict[int, list[int]] = {}
-    begun: dict[int, list[int]] = {}
-    made = RecordedRank(name)
-    rows = [_NODE.unpack_from(part, first + _NODE.size * key) for key in range(nodes)]
-    for key, row in enumerate(rows):
-        for (number, begin), into in ((row[7:9], after), (row[9:11], begun)):
-            if number and begin + number > count:
+    waiting = struct.unpack_from(f"<{(len(part) - behind) // 4}I", part, behind)
+    operations: list[_Operation] = []
+    waits: list[_Wait] = []
+    for key in range(nodes):
+        _, kind, peer, size, tag, cpu, _, *lists = _NODE.unpack_from(part, first + _NODE.size * key)
+        for count, begin, begins in ((*lists[:2], False), (*lists[2:], True)):
+            if count and begin + count > len(waiting):
                 raise JobError(f"{name}: node {key} of rank {rank} names what lies outside the file; write it again")
-            for other in waiting[begin : begin + number] if number else ():
-                into.setdefault(other, []).append(key)
-    for key, (_, kind, peer, size, tag, cpu, _, *_) in enumerate(rows):
+            waits += ((place, key, begins) for place in waiting[begin : begin + count])
         text = f"node {key} of rank {rank}"
         if kind not in _KINDS:
             raise JobError(f"{name}: {text} is of unknown type {kind}; 1 sends, 2 receives, 3 calculates")
-        ended, started = tuple(after.get(key, ())), tuple(begun.get(key, ()))
-        if kind == 3:
-            node = RecordedNode(key, text, COMPUTE, size * cycle, cpu, after=ended, begun_after=started)
+        other, label = (ANY if number == _ANY else number for number in (peer, tag))
+        operations.append(_Operation(text, _KINDS[kind], size, other, label, cpu))
+    return _recorded(name, operations, waits, cycle)
+
+
+# --- both -------------------------------------------------------------------------------------------------------------
+
+
+def _recorded(file: str, operations: Iterable[_Operation], waits: Iterable[_Wait], cycle: float) -> RecordedRank:
+    ended, begun = defaultdict[int, list[int]](list), defaultdict[int, list[int]](list)
+    for place, other, begins in waits:
+        (begun if begins else ended)[place].append(other)
+    made = RecordedRank(file)
+    for key, (text, kind, size, peer, tag, cpu) in enumerate(operations):
+        after, begun_after = tuple(ended.get(key, ())), tuple(begun.get(key, ()))
+        if kind == COMPUTE:
+            node = RecordedNode(key, text, kind, size * cycle, cpu, after=after, begun_after=begun_after)
+        elif kind == SEND and ANY in {peer, tag}:
+            raise JobError(f"{file}: {text} sends to any rank or with any tag; name the rank and the tag")
         else:
-            other, label = ANY if peer == _ANY else peer, ANY if tag == _ANY else tag
-            _check_send(_KINDS[kind], other, label, name, text)
-            node = RecordedNode(
-                key, text, _KINDS[kind], peer=other, size=size, tag=label, after=ended, begun_after=started
-            )
+            node = RecordedNode(key, text, kind, 0.0, 0, peer, size, tag, after=after, begun_after=begun_after)
         made.nodes.append(node)
     return made
+
+
+def _too_many(where: str) -> JobError:
+    return JobError(f"{where}: a schedule has at most {MAX_NODES} operations; this one has more")
