@@ -225,6 +225,7 @@ def test_a_goal_schedule_runs_over_a_link_that_fails(tmp_path):
         ("num_ranks 2", "num_ranks 3", "rank 2 of 3 is missing"),
         ("l2 requires l1", "l2 requires l9", "x:8: l9 labels nothing"),
         ("l2 requires l1", "l2 requires l1\nl1 requires l2", r"l1 of rank 0 \(line 6\) waits for itself"),
+        ("from 0 tag 7", "from 0 tag 7\nl2: calc 1\nl2 requires l1\nl1 requires l2", "l1 of rank 1 .* for itself"),
         ("calc 20", "wait 20", "x:9: 'wait 20' is not an operation"),
         ("to 1 tag 7", "to 1 tag -1", "sends to any rank or with any tag; name the rank and the tag"),
         ("from 0 tag 7", "from -1 tag 8", "receives from any rank with tag 8, which no rank sends to it; add a send"),
