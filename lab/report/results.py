@@ -123,7 +123,7 @@ def _collect(world: World, loaded: Loaded, parent: Path, reason: str) -> Path:
     directory = new_directory(parent, loaded.scenario.name)
     try:
         _fill(directory, world, loaded, reason)
-    except OSError:
+    except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
         raise
     return directory

@@ -257,10 +257,15 @@ class _Launch:
             if type(error) is RuntimeError and not exhausted(error):
                 raise  # a bug of the lab itself
             self.notify(reason)
-            with contextlib.suppress(RunError):  # later ends are consequences
+            interrupted = False
+            try:
                 world.record(RunBroken(why=reason))
                 world.pause(self.loaded.fabric.spec.quiet)
-            return reason, False
+            except RunError:
+                pass  # later ends are consequences
+            except KeyboardInterrupt:
+                interrupted = True
+            return reason, interrupted
         except KeyboardInterrupt:
             self.notify("interrupted; the lab goes down, and what was measured is kept")
             with contextlib.suppress(RunError):
@@ -325,12 +330,12 @@ def run_scenario(
     with guarded() as interrupts:
         try:
             results.free_runs()  # the world: its history is read into the memory that it had
-            outcome = judge()
-        except OSError as error:
-            moved = results.elsewhere(directory)
-            notify(f"the report could not be written to {directory}: {error.strerror}; all of it is in {moved}")
-            report, directory = True, moved
-            outcome = judge()
+            try:
+                outcome = judge()
+            except OSError as error:
+                full, directory, report = directory, results.elsewhere(directory), True
+                notify(f"the report could not be written to {full}: {error.strerror}; all of it is in {directory}")
+                outcome = judge()
         except KeyboardInterrupt:
             interrupted = True
         interrupts.shield()

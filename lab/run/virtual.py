@@ -171,7 +171,8 @@ class VirtualWorld:
         return self._sim.depths()[0]
 
     def stop(self) -> None:
-        """Stop the world: no further events."""
+        """Stop the world: no further events. From now on signals wait, so that the collected files are complete."""
+        self._interrupts.shield()
         self._stopped = True
         self._sim.stop()
         self.end_following()

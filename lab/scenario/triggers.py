@@ -54,6 +54,8 @@ class Trigger(NamedTuple):
         """Return True if it is known to come before another or with it."""
         if self.fraction is not None and other.fraction is not None:
             return self.traffic == other.traffic and self.fraction <= other.fraction
+        if self.fraction is not None and other.moment == f"{self.traffic}.end":
+            return True
         time, last = self.time(moments), other.time(moments)
         return time is not None and last is not None and time <= last
 

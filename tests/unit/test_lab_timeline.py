@@ -139,13 +139,20 @@ def test_an_end_that_came_between_two_steps_before_its_begin_aborts_the_run(line
 
 
 @pytest.mark.parametrize(
-    ("at", "until"), [("10% of file", "50% of file"), ("other + 1s", "other + 1.5s"), ("other + 1s", "1.5s")]
+    ("at", "until"),
+    [
+        ("10% of file", "50% of file"),
+        ("100% of file", "after file"),
+        ("50% of file", "after file + 1s"),
+        ("other + 1s", "other + 1.5s"),
+        ("other + 1s", "1.5s"),
+    ],
 )
 def test_a_begin_and_a_later_end_that_are_due_at_once_by_other_clocks_are_taken_in_turn(line, at, until):
     made, done, _ = line
     short = TimeLine(made._context, [fault(f"{{name: cut, kind: link_down, link: h1-p1, at: {at}, until: {until}}}")])
     for _ in range(2):
-        short.advance(2.0, {"file": 0.6}, {"other": 0.1})
+        short.advance(2.0, {"file": 1.0}, {"other": 0.1, "file.end": 0.9})
     assert done == ["inject cut", "advance cut", "clear cut"]
 
 

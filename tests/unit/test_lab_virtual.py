@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from mrclab import HOME
-from mrclab.lab.errors import Interrupted, RunError, ScenarioError
+from mrclab.lab.errors import Interrupted, LabError, RunError, ScenarioError
 from mrclab.lab.faults.families import ActOnPackets
 from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.history import History
@@ -21,7 +21,7 @@ from mrclab.lab.report import results, summary
 from mrclab.lab.run import runner, worlds
 from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.mirror import Mirror
-from mrclab.lab.run.virtual import virtual_world
+from mrclab.lab.run.virtual import VirtualWorld, virtual_world
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.units import show_bytes
 from mrclab.lab.traffic.running import rings
@@ -366,6 +366,75 @@ def test_a_signal_while_the_run_is_collected_or_judged_costs_nothing_that_was_do
     assert f"what was done until then is in {directory}" in said
     monkeypatch.undo()
     assert runner.finish(directory).measures.faults
+
+
+def test_a_second_signal_while_what_was_measured_is_collected_costs_none_of_it(tmp_path, monkeypatch):
+    fill = results._fill
+
+    def interrupted(directory, *arguments):
+        os.kill(os.getpid(), signal.SIGTERM)
+        fill(directory, *arguments)
+
+    monkeypatch.setattr(results, "_fill", interrupted)
+
+    def say(text):
+        if text.startswith("gray: ") and "cleared" not in text:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        run(SMALL, tmp_path, notify=say)
+    (directory,) = tmp_path.iterdir()
+    assert json.loads((directory / "result.json").read_text())["state"] == "aborted"
+
+
+def test_a_signal_after_a_run_was_aborted_costs_nothing_that_was_measured(tmp_path, monkeypatch):
+    def fail(*_arguments):
+        raise RunError("a helper was killed")
+
+    def say(text):
+        if text == "a helper was killed":
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(TimeLine, "advance", fail)
+    with pytest.raises(Interrupted):
+        run(SMALL, tmp_path, notify=say)
+    (directory,) = tmp_path.iterdir()
+    assert json.loads((directory / "run.json").read_text())["error"] == "a helper was killed"
+
+
+def test_a_signal_after_results_moved_from_a_full_disk_names_their_place(tmp_path, monkeypatch):
+    monkeypatch.setattr(results.tempfile, "tempdir", str(tmp_path))
+    write = results.write_numbers
+
+    def full(outcome):
+        if outcome.directory.parent == tmp_path / "full":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(outcome)
+
+    monkeypatch.setattr(results, "write_numbers", full)
+    said = []
+
+    def say(text):
+        said.append(text)
+        if text.startswith("the report could not be written"):
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        run(SMALL, tmp_path / "full", notify=say)
+    (moved,) = tmp_path.glob("mrclab-results-*/small-*")
+    assert said[-1] == f"what was done until then is in {moved}"
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), KeyboardInterrupt()])
+def test_a_directory_that_could_not_be_filled_does_not_stay(tmp_path, monkeypatch, error):
+    def fail(*_arguments):
+        raise error
+
+    monkeypatch.setattr(VirtualWorld, "collect", fail)
+    with virtual_world(Fabric(FabricSpec(planes=1, t0s=1, t1s=1, hosts_per_t0=2))) as world:
+        with pytest.raises((LabError, KeyboardInterrupt)):
+            results.snapshot(world, scenario.loads(SMALL), tmp_path / "results")
+    assert list((tmp_path / "results").iterdir()) == []
 
 
 @pytest.mark.whole
