@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mrclab.lab import history, machine
-from mrclab.lab.errors import LabError, NoRoom, RunError, error_of, not_a_result, plain
+from mrclab.lab.errors import LabError, NoRoom, RunError, error_of, naming, not_a_result, plain
 from mrclab.lab.expectations import Verdict, judge_all
 from mrclab.lab.run.world import World
 from mrclab.lab.scenario.scenario import Loaded, loads, source_files, with_names
@@ -106,23 +106,39 @@ def collect(world: World, loaded: Loaded, parent: Path, reason: str) -> Path:
     try:
         return _collect(world, loaded, parent, reason)
     except (OSError, LabError) as error:
-        place = Path(tempfile.mkdtemp(prefix="mrclab-results-"))
+        place = None
         try:
+            place = Path(tempfile.mkdtemp(prefix="mrclab-results-"))
             return _collect(world, loaded, place, reason)
         except (OSError, LabError) as again:
-            shutil.rmtree(place, ignore_errors=True)
+            if place is not None:
+                shutil.rmtree(place, ignore_errors=True)
             raise RunError(f"nothing of the run could be kept: {plain(error)}; nor elsewhere: {plain(again)}") from None
 
 
-def elsewhere(directory: Path) -> Path:
-    """Copy a result directory to where temporary files go, since its file system is full; return the copy."""
-    return Path(shutil.copytree(directory, Path(tempfile.mkdtemp(prefix="mrclab-results-")) / directory.name))
+def elsewhere(directory: Path, why: str) -> Path:
+    """Copy a result directory to where temporary files go, since its file system is full; return the copy.
+
+    RunError with the remedy where it does not fit there either; `why` is what the file system of `directory` said.
+    """
+    place = None
+    try:
+        place = Path(tempfile.mkdtemp(prefix="mrclab-results-"))
+        return Path(shutil.copytree(directory, place / directory.name))
+    except OSError:
+        if place is not None:
+            shutil.rmtree(place, ignore_errors=True)
+        raise RunError(
+            f"the report could not be written to {directory}: {why}; nor does it fit into {tempfile.gettempdir()}; make"
+            f" room, then run `mrclab report {directory}`"
+        ) from None
 
 
 def _collect(world: World, loaded: Loaded, parent: Path, reason: str) -> Path:
     directory = new_directory(parent, loaded.scenario.name)
     try:
-        _fill(directory, world, loaded, reason)
+        with naming(directory):
+            _fill(directory, world, loaded, reason)
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
         raise

@@ -333,8 +333,9 @@ def run_scenario(
             try:
                 outcome = judge()
             except OSError as error:
-                full, directory, report = directory, results.elsewhere(directory), True
-                notify(f"the report could not be written to {full}: {error.strerror}; all of it is in {directory}")
+                why, full = error.strerror or str(error), directory
+                directory, report = results.elsewhere(directory, why), True
+                notify(f"the report could not be written to {full}: {why}; all of it is in {directory}")
                 outcome = judge()
         except KeyboardInterrupt:
             interrupted = True

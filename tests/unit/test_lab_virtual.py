@@ -425,6 +425,34 @@ def test_a_signal_after_results_moved_from_a_full_disk_names_their_place(tmp_pat
     assert said[-1] == f"what was done until then is in {moved}"
 
 
+def test_a_report_that_fits_nowhere_names_what_is_kept_and_the_remedy(tmp_path, monkeypatch):
+    def full(*_arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(results.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(results, "write_page", full)
+    monkeypatch.setattr(results.shutil, "copytree", full)
+    with pytest.raises(RunError) as caught:
+        run(SMALL, tmp_path / "full")
+    (kept,) = (tmp_path / "full").iterdir()
+    assert str(caught.value) == (
+        f"the report could not be written to {kept}: No space left on device; nor does it fit into {tmp_path}; make"
+        f" room, then run `mrclab report {kept}`"
+    )
+    assert list(tmp_path.glob("mrclab-results-*")) == []
+    monkeypatch.undo()
+    assert runner.finish(kept).ok
+
+
+def test_a_disk_that_is_full_is_named_by_the_file_that_does_not_fit(tmp_path, monkeypatch):
+    def full(_draw, _length):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("random.Random.randbytes", full)
+    outcome = run(SMALL, tmp_path)
+    assert outcome.error.endswith("/h1/file: No space left on device")
+
+
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), KeyboardInterrupt()])
 def test_a_directory_that_could_not_be_filled_does_not_stay(tmp_path, monkeypatch, error):
     def fail(*_arguments):

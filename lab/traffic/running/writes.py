@@ -7,6 +7,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from mrclab.lab.errors import naming
 from mrclab.lab.traffic.base import Flow
 from mrclab.lab.traffic.running.flows import Running
 
@@ -40,7 +41,7 @@ def random_file(path: Path, size: int, seed: str) -> Path:
     """Make a file of reproducible random bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draw = random.Random(seed)
-    with path.open("wb") as file:
+    with naming(path), path.open("wb") as file:
         for begin in range(0, size, _CHUNK):
             file.write(draw.randbytes(min(_CHUNK, size - begin)))
     return path
