@@ -24,7 +24,7 @@ from pydantic import BaseModel, ValidationError
 from typing_extensions import Self, override
 
 from mrclab.events.run import LabLate
-from mrclab.lab.errors import RunError, Unreachable
+from mrclab.lab.errors import LabError, RunError, Unreachable, plain
 from mrclab.lab.faults.base import FAULTS, FaultBase, unsupported_text
 from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.kinds import Kinds
@@ -34,6 +34,7 @@ from mrclab.lab.scenario.scenario import LabSetting
 from mrclab.lab.scenario.units import write_seconds
 from mrclab.lab.traffic.base import TRAFFIC, TrafficBase
 from mrclab.lab.traffic.running.flows import Running
+from mrclab.topo.errors import TopoError
 from mrclab.topo.input.quantities import parse_duration
 from mrclab.topo.input.sentences import nearest
 from mrclab.topo.model import Fabric
@@ -365,7 +366,8 @@ class Lab:
     def inject(self, fault: FaultBase) -> str:
         """Inject a fault now; returns a phrase. It lasts until its own end, or until `time_line` clears it.
 
-        ValueError where one of its name is in force already. One that fails is not in force.
+        ValueError where one of its name is in force already. One that fails is not in force, unless it cannot be
+        cleared either.
         """
         self._check_up()
         if self.in_force(fault):
@@ -374,7 +376,8 @@ class Lab:
             phrase = self.time_line.inject(fault)
         except BaseException:
             if self.in_force(fault):  # with a part of it
-                self.time_line.clear(fault.name)
+                with contextlib.suppress(LabError, TopoError, OSError):  # the first error is the cause; `close` tries again
+                    self.time_line.clear(fault.name)
             raise
         self._injected[fault.name] = fault
         return phrase
@@ -430,12 +433,11 @@ class Lab:
                 self._destroy_qps(running)
 
     def _destroy_qps(self, running: Running) -> None:
-        if running not in self._with_qps:
-            return
-        self._with_qps.remove(running)
-        for host in running.hosts:
-            with contextlib.suppress(Unreachable):  # its QPs ended with its agent
-                self.world.call(host, "release_workload", name=running.name)
+        if running in self._with_qps:
+            for host in running.hosts:
+                with contextlib.suppress(Unreachable):  # its QPs ended with its agent
+                    self.world.call(host, "release_workload", name=running.name)
+            self._with_qps.remove(running)
 
     def prepare(self, running: Running) -> None:
         """Make the QPs and memory of a workload, and subscribe to its hosts; RunError where an agent refuses."""
@@ -483,9 +485,8 @@ class Lab:
         """End a workload, with an error where it is ended before its time."""
         try:
             running.finish(error)
-        except RunError as failure:  # its outcome could not be written; it is over nevertheless
-            running.outcome = {"error": str(failure)}
-            running.ended = self.now
+        except (RunError, OSError) as failure:  # its outcome could not be written; it is over nevertheless
+            running.fail(plain(failure))
             raise
 
     @property

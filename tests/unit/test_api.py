@@ -15,6 +15,9 @@ import mrclab
 from mrclab.experiments.campaign import journal, work
 from mrclab.experiments.runs import processes
 from mrclab.lab.api import Run
+from mrclab.lab.errors import RunError, plain
+from mrclab.lab.traffic.running.writes import RunningWrite
+from mrclab.topo.errors import TopoError
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 FABRIC = {"planes": 2, "t0s": 2, "t1s": 2, "hosts_per_t0": 1, "link": {"rate": "100Gb/s", "delay": "600ns"}}
@@ -612,3 +615,45 @@ def test_qps_of_a_finished_transfer_are_destroyed_once_however_many_follow(monke
             assert lab.transfer("h1", "h2", 1000).intact
     # before each is prepared, so that none of its name is left, and once by the next
     assert [released.count(("h1", f"write-{number}")) for number in (1, 2, 3, 4)] == [2, 2, 2, 1]
+
+
+def test_a_workload_is_cut_short_as_often_as_somebody_asks():
+    with mrclab.up(FABRIC) as lab:
+        lab.start("write", **{"from": "h1", "to": "h2"}, size="1 MiB")
+        running = lab.workloads["write-1"]
+        for _ in range(2):
+            lab.cut_short(running)
+        assert lab.qps("h1") == []
+        lab.start("write", **{"from": "h1", "to": "h2"}, size=1000).wait()
+        lab.cut_short(running)
+        assert len(lab.qps("h1")) == 1
+
+
+@pytest.mark.parametrize("error", [RunError("no more records can be written"), FileNotFoundError(2, "No such file")])
+def test_a_workload_whose_end_could_not_be_recorded_has_failed_whenever_one_asks(monkeypatch, error):
+    def fail(*_arguments):
+        raise error
+
+    with mrclab.up(FABRIC) as lab:
+        started = lab.start("write", **{"from": "h1", "to": "h2"}, size=1000)
+        monkeypatch.setattr(RunningWrite, "_digests", fail)
+        with pytest.raises(type(error)):
+            started.wait()
+        for outcome in (started.wait(), started.stop()):
+            assert (outcome.intact, outcome.bytes, outcome.error) == (False, 0, plain(error))
+
+
+def test_a_fault_that_can_neither_be_injected_nor_cleared_says_why_it_could_not_be_injected(monkeypatch):
+    def fail(what):
+        def raises(*_arguments):
+            raise TopoError(what)
+
+        return raises
+
+    with mrclab.up(FABRIC) as lab:
+        with monkeypatch.context() as patch:
+            patch.setattr(lab.world.injector, "hold_down", fail("no such cable"))
+            patch.setattr(lab.world.injector, "release", fail("no such owner"))
+            with pytest.raises(RunError, match="could not be injected: no such cable"):
+                lab.inject(lab.fault_of("link_down", {"link": "h1-p1"}))
+        assert lab.transfer("h1", "h2", 1000).intact

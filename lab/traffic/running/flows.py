@@ -18,6 +18,7 @@ from mrclab.topo import srv6
 
 _MAX_ERRORS = 3  # errors kept in the workload's own record
 _GOOD_STATES = frozenset({"GOOD", "SKIP", "STANDBY", "DENIED"})
+_NOTHING_DONE: Mapping[str, Any] = {"bytes": 0, "sent_sha256": "", "received_sha256": "", "iterations": []}
 _Iteration = dict[str, tuple[float, float, str]]  # host → began, ended, digest of the result
 
 
@@ -333,10 +334,14 @@ class Running:
 
     def _record_end(self, errors: Sequence[str], **fields: Any) -> None:
         """Record the end of the workload, at `ended`."""
-        known = {"bytes": 0, "sent_sha256": "", "received_sha256": "", "iterations": []}
         failed = {"error": "; ".join(errors[:_MAX_ERRORS])} if errors else {}
-        self.outcome = {**known, **fields, **failed}
+        self.outcome = {**_NOTHING_DONE, **fields, **failed}
         self._world.record(TrafficEnd(traffic=self.name, **self.outcome), self.ended)
+
+    def fail(self, error: str) -> None:
+        """End it with an error, unrecorded: `finish` could not do its part."""
+        self.outcome = {**_NOTHING_DONE, "error": error}
+        self.ended = self._world.now
 
     def _status(self, host: str) -> dict[str, Any]:
         """Return the agent's status of every flow of a host; empty where it is gone."""
