@@ -6,10 +6,12 @@ result.json  series.json  junit.xml         verdicts, figures, numbers over time
 report.html  *.png                          the same to read
 """
 
+import contextlib
 import datetime
 import gc
 import json
 import mmap
+import os
 import shutil
 import sys
 import tempfile
@@ -77,7 +79,7 @@ class CollectedRun:
 
 def check_parent(parent: Path) -> None:
     """LabError where no result directory could be made in `parent`, or none would fit; leaves nothing."""
-    there = next(path for path in (parent.absolute(), *parent.absolute().parents) if path.exists())
+    there = next(path for path in (parent.absolute(), *parent.absolute().parents) if os.path.lexists(path))
     try:
         with tempfile.TemporaryDirectory(prefix=".mrclab-", dir=there):
             free = shutil.disk_usage(there).free
@@ -345,13 +347,14 @@ def page_of(directory: Path) -> Path:
 def new_directory(parent: Path, name: str) -> Path:
     """A directory that did not exist: two runs in one second get a number."""
     stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%d-%H%M%S")
-    for attempt in range(1, 1000):
-        directory = parent / (f"{name}-{stamp}" + (f"-{attempt}" if attempt > 1 else ""))
-        try:
-            directory.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise LabError(f"the result directory {directory} cannot be made: {error.strerror}") from None
-        return directory
+    directory = parent / f"{name}-{stamp}"
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        for attempt in range(2, 1001):
+            with contextlib.suppress(FileExistsError):
+                directory.mkdir()
+                return directory
+            directory = parent / f"{name}-{stamp}-{attempt}"
+    except OSError as error:
+        raise LabError(f"the result directory {directory} cannot be made: {error.strerror}") from None
     raise LabError(f"{parent} holds a thousand results of this second; name another with --results")

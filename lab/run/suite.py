@@ -158,7 +158,8 @@ class Suite:
     result: SuiteResult | None = None  # runs so far, also after an interrupt
 
     def run(self, planned: Sequence[Loaded], name: str = "suite") -> SuiteResult:
-        """Run all; a failed run does not stop the others. Raises Interrupted."""
+        """Run all; a failed run does not stop the others. Raises Interrupted, and LabError where no result can go."""
+        results.check_parent(self.parent)
         result = self.result = SuiteResult(results.new_directory(self.parent, name))
         with worlds.owned_run_dir(planned, self.run_dir):
             self._run_all(planned, result)

@@ -14,7 +14,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from mrclab.lab.command.cli import app
-from mrclab.lab.errors import RunError, ScenarioError
+from mrclab.lab.errors import LabError, RunError, ScenarioError
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure.intervals import summary
 from mrclab.lab.report import suitereport
@@ -136,6 +136,12 @@ def test_old_names_of_options_are_accepted(command, name, old):
 def test_two_suites_of_one_second_have_directories_of_their_own(tmp_path):
     one, two = (suite.Suite(tmp_path, lambda *_: None, lambda _: None).run([]) for _ in range(2))
     assert one.directory != two.directory
+
+
+def test_a_suite_whose_results_can_go_nowhere_begins_no_run(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(LabError, match=r"results cannot go to .*/file: .* is not a directory .* see --results"):
+        suite.Suite(tmp_path / "file", lambda *_: None, lambda _: None).run([])
 
 
 def test_the_interval_of_the_mean_is_student_s():

@@ -1,5 +1,6 @@
 """Unexpected ends of a run, and the files kept of a run whose disk is full or gone."""
 
+import os
 import shutil
 import threading
 from collections import namedtuple
@@ -104,6 +105,25 @@ def test_files_of_a_removed_directory_are_read_from_who_holds_them(tmp_path):
 def test_a_place_that_only_looks_writable_is_refused_before_anything_starts(parent):
     with pytest.raises(LabError, match="results cannot go to"):
         results.check_parent(Path(parent))
+
+
+def test_a_link_to_nowhere_is_no_place_for_results(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    with pytest.raises(LabError, match=f"results cannot go to {tmp_path}/link: .* is not a directory that can be"):
+        results.check_parent(tmp_path / "link")
+    with pytest.raises(LabError, match=r"the result directory .*/link/run-.* cannot be made: File exists"):
+        results.new_directory(tmp_path / "link", "run")
+
+
+def test_a_place_below_a_folder_that_one_may_not_enter_is_refused_with_the_option(tmp_path):
+    (tmp_path / "locked").mkdir(mode=0)
+    me = os.geteuid()
+    try:
+        os.seteuid(me or 65534)  # root may enter
+        with pytest.raises(LabError, match=r"results cannot go to .*/new: .* is not a directory .* see --results"):
+            results.check_parent(tmp_path / "locked" / "new")
+    finally:
+        os.seteuid(me)
 
 
 def test_a_place_without_room_is_refused_and_left_as_it_was(tmp_path, monkeypatch):
