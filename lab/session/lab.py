@@ -376,7 +376,7 @@ class Lab:
             phrase = self.time_line.inject(fault)
         except BaseException:
             if self.in_force(fault):  # with a part of it
-                with contextlib.suppress(LabError, TopoError, OSError):  # the first error is the cause; `close` tries again
+                with contextlib.suppress(LabError, TopoError, OSError):  # `close` tries again
                     self.time_line.clear(fault.name)
             raise
         self._injected[fault.name] = fault

@@ -459,9 +459,9 @@ def test_a_directory_that_could_not_be_filled_does_not_stay(tmp_path, monkeypatc
         raise error
 
     monkeypatch.setattr(VirtualWorld, "collect", fail)
-    with virtual_world(Fabric(FabricSpec(planes=1, t0s=1, t1s=1, hosts_per_t0=2))) as world:
-        with pytest.raises((LabError, KeyboardInterrupt)):
-            results.snapshot(world, scenario.loads(SMALL), tmp_path / "results")
+    fabric = Fabric(FabricSpec(planes=1, t0s=1, t1s=1, hosts_per_t0=2))
+    with virtual_world(fabric) as world, pytest.raises((LabError, KeyboardInterrupt)):
+        results.snapshot(world, scenario.loads(SMALL), tmp_path / "results")
     assert list((tmp_path / "results").iterdir()) == []
 
 
