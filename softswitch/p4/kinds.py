@@ -68,6 +68,7 @@ The result of a dereference is the stack's element, of any other a number.
 """
 _PLACES = ("condition", "left operand", "right operand")
 _CASTS = {"two_comp_mod", "sat_cast", "usat_cast"}
+SHIFTS = {"<<", ">>"}
 WIDEST_CAST = 1 << 12
 MAX_ELEMENTS = 1 << 10
 """Most elements that a stack is shifted by."""
@@ -268,6 +269,8 @@ class ExpressionKinds:
                 raise PipelineError(f"{_shown(left)} and {_shown(right)} have different types")
         if op in _CASTS and isinstance(right, p4.Const) and not 1 <= right.value <= WIDEST_CAST:
             raise PipelineError(f"operator {op}: {right.value} bits; the most is {WIDEST_CAST}")
+        if op in SHIFTS and isinstance(right, p4.Const):
+            need_shift(op, right.value)
         element: ExprKind = kinds[0].shape[1] if op.startswith("dereference_") else ExprKind(NUMBER)
         return element
 
@@ -285,6 +288,12 @@ class ExpressionKinds:
         if node.number < len(fields) and fields[node.number].varbit:
             raise PipelineError(f"field {fields[node.number].name} of a stack's element is a varbit: not supported")
         return ExprKind(NUMBER)
+
+
+def need_shift(op: str, bits: int) -> None:
+    """Refuse a shift by a negative constant. Raises PipelineError."""
+    if bits < 0:
+        raise PipelineError(f"operator {op}: a shift by {bits} bits; it must not be negative")
 
 
 def _shown(expr: p4.Expr) -> str:

@@ -150,6 +150,30 @@ def test_what_would_fill_the_memory_is_refused_at_once(
     assert after.ru_maxrss - before.ru_maxrss < 64 << 10
 
 
+def expression(op: str, left: Json, right: Json) -> Json:
+    return {"type": "expression", "value": {"op": op, "left": left, "right": right}}
+
+
+PACKET_LENGTH: Json = {"type": "field", "value": ["standard_metadata", "packet_length"]}
+MINUS_ONE: Json = {"type": "hexstr", "value": "-0x1"}
+COMPUTED: Json = expression("-", {"type": "hexstr", "value": "0x1"}, {"type": "hexstr", "value": "0x2"})
+
+
+@pytest.mark.parametrize("op", ["<<", ">>"])
+@pytest.mark.parametrize("amount", [MINUS_ONE, COMPUTED])
+def test_a_shift_by_a_negative_number_is_refused_with_its_place(op: str, amount: Json) -> None:
+    root = originals("flow")
+    assignment = next(call for action in root["actions"] for call in action["primitives"] if call["op"] == "assign")
+    assignment["parameters"][1] = expression(op, PACKET_LENGTH, amount)
+    with pytest.raises(PipelineError, match=rf"operator {op}: a shift by -1 bits.*, in assign \(flow.p4:\d+\)"):
+        compiled(root)
+    root = originals("flow")
+    root["pipelines"][0]["conditionals"][0]["expression"] = expression(op, PACKET_LENGTH, amount)
+    place = r".*, in condition node_3 \(flow.p4:78\)" if amount is MINUS_ONE else ""
+    with pytest.raises(PipelineError, match=f"operator {op}: a shift by -1 bits{place}"):
+        compiled(root)
+
+
 def test_json_nested_without_end_is_refused() -> None:
     with pytest.raises(PipelineError, match="nested too deeply"):
         compile_program("[" * 200_000, DROP_PORT)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from mrclab.softswitch.compiler.block import IntExpr, boolean, constant, saturate, wrap
 from mrclab.softswitch.objects.runtime_api import PipelineError
+from mrclab.softswitch.p4 import kinds
 
 WIDEST_SHIFT = 4096
 """Left shifts beyond this give zero: no field is that wide, and an unlimited shift would fill the memory."""
@@ -70,6 +71,8 @@ def arithmetic(op: str, left: IntExpr, right: IntExpr) -> IntExpr:  # noqa: C901
         top = (1 << max(left.high.bit_length(), right.high.bit_length(), 1)) - 1
         low = 0 if left.low >= 0 and right.low >= 0 else -(1 << max(_bits(left), _bits(right)))
         return IntExpr(code, low, top if low == 0 else -low)
+    if op in kinds.SHIFTS and right.value is not None:
+        kinds.need_shift(op, right.value)  # computed from constants
     if op == "<<":
         return _shift_left(left, right)
     if op == ">>":
