@@ -11,6 +11,8 @@ from typing import Any
 from mrclab.rpc.dispatch import Operation, answer, failure
 from mrclab.rpc.server import ClientConnection, Server
 
+_LOOK_S = 0.01  # seconds between two looks at the connections, where the system has no epoll
+
 
 class AsyncServer(Server):
     """Serves operations on a Unix socket under asyncio: `async with AsyncServer(path, operations) as server`.
@@ -24,15 +26,27 @@ class AsyncServer(Server):
         super().__init__(path, operations)
         self._cancel = cancel
         self._tasks: dict[asyncio.Future[Any], ClientConnection] = {}
+        self._next_look: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> "AsyncServer":
-        asyncio.get_running_loop().add_reader(self.fileno(), self.service)
+        if self._epoll:
+            asyncio.get_running_loop().add_reader(self.fileno(), self.service)
+        else:
+            self._look()
         return self
+
+    def _look(self) -> None:
+        """Serve what is ready now, and look again soon."""
+        self._next_look = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
+        self.service()
 
     async def __aexit__(
         self, _type: type[BaseException] | None, _value: BaseException | None, _tb: TracebackType | None
     ) -> None:
-        asyncio.get_running_loop().remove_reader(self.fileno())
+        if self._epoll:
+            asyncio.get_running_loop().remove_reader(self.fileno())
+        elif self._next_look:
+            self._next_look.cancel()
         for task in self._tasks:
             task.cancel()
         try:

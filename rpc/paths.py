@@ -28,8 +28,9 @@ def listen(path: str | Path) -> socket.socket:
     kernel's own code.
     """
     text = check_length(path)
-    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        server.setblocking(False)
         if Path(text).is_socket():
             _remove_stale(text)
         server.bind(text)

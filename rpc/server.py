@@ -2,7 +2,8 @@
 
 The listening socket and all connections sit in an epoll of the server's own, whose descriptor is readable whenever
 one of them needs attention (epoll(7): an epoll descriptor can itself be watched). So the outer loop watches
-`fileno()` and calls `service()`, which never blocks.
+`fileno()` and calls `service()`, which never blocks. A system without epoll has no such descriptor; there the outer
+loop calls `service()` again and again.
 """
 
 import contextlib
@@ -36,13 +37,13 @@ class ClientConnection:
         self.backlog = 0
         self.subscription: Subscription | None = None
         self.sends_no_more = False
-        self.watched = select.EPOLLIN
+        self.watched = select.POLLIN
         self.events_dropped = 0
 
     @property
     def events(self) -> int:
-        """Events of its socket to wait for; epoll reports a hang-up besides."""
-        return (0 if self.sends_no_more else select.EPOLLIN) | (select.EPOLLOUT if self.outgoing else 0)
+        """Events of its socket to wait for; a hang-up is reported besides."""
+        return (0 if self.sends_no_more else select.POLLIN) | (select.POLLOUT if self.outgoing else 0)
 
     def queue(self, line: bytes) -> None:
         """Append a line to those to be sent."""
@@ -87,12 +88,13 @@ class Server:
         self._connections: dict[int, ClientConnection] = {}
         self._listener = listen(path)
         self._spare = socket.socket(socket.AF_UNIX)  # its descriptor lets a client be refused when none is left
-        self._epoll = select.epoll()
-        self._epoll.register(self._listener, select.EPOLLIN)
+        self._epoll = select.epoll() if hasattr(select, "epoll") else None
+        self._poll = self._epoll or select.poll()
+        self._poll.register(self._listener, select.POLLIN)
 
     def fileno(self) -> int:
-        """Return the descriptor that is readable when `service` has something to do."""
-        return self._epoll.fileno()
+        """Return the descriptor that is readable when `service` has something to do; -1 without epoll."""
+        return self._epoll.fileno() if self._epoll else -1
 
     @property
     def has_subscribers(self) -> bool:
@@ -101,7 +103,7 @@ class Server:
 
     def service(self) -> None:
         """Serve everything that is ready and return; never blocks."""
-        for descriptor, mask in self._epoll.poll(0):
+        for descriptor, mask in self._poll.poll(0):
             if descriptor == self._listener.fileno():
                 self._accept()
                 continue
@@ -109,7 +111,7 @@ class Server:
             if connection is None:
                 continue
             try:
-                if mask & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR):
+                if mask & (select.POLLIN | select.POLLHUP | select.POLLERR):
                     self._receive(connection)
                 self._flush(connection)
             except (OSError, RpcError) as error:
@@ -133,7 +135,8 @@ class Server:
         for connection in list(self._connections.values()):
             connection.socket.close()
         self._connections.clear()
-        self._epoll.close()
+        if self._epoll:
+            self._epoll.close()
         self._listener.close()
         self._spare.close()
         Path(self.path).unlink(missing_ok=True)
@@ -151,7 +154,7 @@ class Server:
             return
         accepted.setblocking(False)
         self._connections[accepted.fileno()] = ClientConnection(accepted)
-        self._epoll.register(accepted, select.EPOLLIN)
+        self._poll.register(accepted, select.POLLIN)
 
     def _disconnect_next(self) -> None:
         """Accept a client with the spare descriptor and close its connection, so that the listener is not ready."""
@@ -208,10 +211,11 @@ class Server:
         events = connection.events
         if events != connection.watched:
             connection.watched = events
-            self._epoll.modify(connection.socket, events)
+            self._poll.modify(connection.socket, events)
 
     def _drop(self, connection: ClientConnection, error: Exception) -> None:
         if not isinstance(error, (ConnectionResetError, BrokenPipeError)):
             log.warning("connection on %s closed: %s", self.path, error)
         self._connections.pop(connection.socket.fileno(), None)
+        self._poll.unregister(connection.socket)
         connection.socket.close()

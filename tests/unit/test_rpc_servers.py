@@ -94,9 +94,16 @@ def operations(publish) -> dict:
     return {"add": add, "refuse": refuse, "fail": fail, "unwritable": unwritable, "blob": blob, "emit": emit}
 
 
-@pytest.fixture(params=[SelectPeer, AsyncPeer], ids=["select", "asyncio"])
-def path(request, tmp_path) -> Iterator[Path]:
-    peer = request.param(tmp_path / "peer.sock")
+def leave_out_what_linux_alone_has(monkeypatch) -> None:
+    for module, name in ((select, "epoll"), (socket, "SOCK_NONBLOCK"), (socket, "SOCK_CLOEXEC")):
+        monkeypatch.delattr(module, name)
+
+
+@pytest.fixture(params=["select", "asyncio", "asyncio without Linux"])
+def path(request, tmp_path, monkeypatch) -> Iterator[Path]:
+    if request.param.endswith("without Linux"):
+        leave_out_what_linux_alone_has(monkeypatch)
+    peer = (SelectPeer if request.param == "select" else AsyncPeer)(tmp_path / "peer.sock")
     yield tmp_path / "peer.sock"
     peer.stop()
     assert not (tmp_path / "peer.sock").exists()
@@ -321,14 +328,23 @@ async def _hang_up(path: Path, *, whole: bool) -> list[str]:
     return ended
 
 
+@pytest.fixture(params=[True, False], ids=["Linux", "without Linux"])
+def each_system(request, monkeypatch) -> None:
+    if not request.param:
+        leave_out_what_linux_alone_has(monkeypatch)
+
+
+@pytest.mark.usefixtures("each_system")
 def test_a_request_whose_client_hangs_up_is_cancelled(tmp_path):
     assert asyncio.run(_hang_up(tmp_path / "s.sock", whole=True)) == ["cancelled"]
 
 
+@pytest.mark.usefixtures("each_system")
 def test_a_client_that_sends_no_more_gets_its_answers(tmp_path):
     assert asyncio.run(_hang_up(tmp_path / "s.sock", whole=False)) == ["done", '{"id":1,"ok":{}}\n']
 
 
+@pytest.mark.usefixtures("each_system")
 @pytest.mark.parametrize("cancel", [False, True])
 def test_a_long_answer_is_sent_whole_to_a_client_that_sends_no_more(tmp_path, cancel):
     async def request() -> bytes:
@@ -360,6 +376,7 @@ async def _request_the_end(path: Path) -> bytes:
     return received
 
 
+@pytest.mark.usefixtures("each_system")
 def test_an_operation_that_ends_the_server_is_answered(tmp_path):
     assert asyncio.run(_request_the_end(tmp_path / "s.sock")) == b'{"id":1,"ok":{}}\n'
     assert not (tmp_path / "s.sock").exists()
