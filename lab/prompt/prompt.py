@@ -6,6 +6,7 @@ import select
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TextIO
 
@@ -18,12 +19,14 @@ from mrclab.lab.errors import LabError, plain
 from mrclab.lab.prompt import registry
 from mrclab.lab.prompt.commands import changes, views
 from mrclab.lab.prompt.remote.turnlock import Caller, called_by
-from mrclab.lab.prompt.session import LabSession
+from mrclab.lab.prompt.session import ClientGone, LabSession
+from mrclab.lab.run.interrupts import redirected
 from mrclab.topo.errors import TopoError
 
 HISTORY = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "mrclab" / "history"
 _LOOK = 0.2  # seconds between two checks for an interrupt
 _REFUSALS = (LabError, TopoError, ValueError, OSError)  # of a command; the lab goes on
+_INTERRUPTED = "interrupted; the lab stays up"
 _PARTS = (views, changes)  # importing them registers their commands
 
 
@@ -36,12 +39,14 @@ class Prompt:
         self._session = session
         self._console = console
         self._tools = tools  # commands that need this terminal
+        self._typing = False  # at a terminal, where Ctrl-C ends a command and not the lab
         self._nodes = {node.name for node in views.all_nodes(session.world.fabric)}
 
     def interact(self) -> None:
         """Read from standard input: a terminal with completion and history, else line by line."""
-        lines = self._typed() if sys.stdin.isatty() else piped(sys.stdin, self._session)
-        if sys.stdin.isatty():
+        self._typing = sys.stdin.isatty()
+        lines = self._typed() if self._typing else piped(sys.stdin, self._session)
+        if self._typing:
             self._console.print("[dim]help lists all commands; Tab completes, quit takes the lab down[/]")
         for line in lines:
             if not self.line(line):
@@ -76,17 +81,34 @@ class Prompt:
         if name in {"quit", "exit"}:
             return False
         if name in self._tools:
-            self._tools[name](shlex.split(rest))
+            self._tool(name, rest)
         elif name in self._nodes or name == "run":
-            self._tools["run"](shlex.split(text if name in self._nodes else rest))
+            self._tool("run", text if name in self._nodes else rest)
         else:
             self._command(text)
         return True
 
+    def _tool(self, name: str, rest: str) -> None:
+        try:
+            with self._on_interrupt(_raise):
+                self._tools[name](shlex.split(rest))
+        except KeyboardInterrupt:
+            if not self._typing:
+                raise
+            raise LabError(_INTERRUPTED) from None
+
+    def _on_interrupt(self, act: Callable[[], bool]) -> AbstractContextManager[None]:
+        return redirected(act) if self._typing else nullcontext()
+
     def _command(self, text: str) -> None:
         as_json = text.rsplit(maxsplit=1)[-1] == "--json"
-        with progress.shown(console.console(stderr=True), at_once=False) as bar, called_by(Caller(bar)):
-            answer = registry.run(self._session, text.strip().removesuffix("--json") if as_json else text)
+        with progress.shown(console.console(stderr=True), at_once=False) as bar:
+            requester = Caller(bar)
+            with called_by(requester), self._on_interrupt(requester.leave):
+                try:
+                    answer = registry.run(self._session, text.strip().removesuffix("--json") if as_json else text)
+                except ClientGone:
+                    raise LabError(_INTERRUPTED) from None
         if as_json:
             self._console.out(json.dumps(answer.data, default=str), highlight=False)
         else:
@@ -117,6 +139,10 @@ class Prompt:
                 continue
             except EOFError:
                 return
+
+
+def _raise() -> bool:
+    raise KeyboardInterrupt
 
 
 def piped(source: TextIO, session: LabSession) -> Iterator[str]:

@@ -5,7 +5,7 @@ import functools
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from pydantic import BaseModel
 from rich.console import Group, RenderableType
@@ -64,7 +64,7 @@ LOCAL = {
     "NODE COMMAND": "run a program inside a node, e.g. h1 ip -br link show h1-p1",
     "p4sh SWITCH": "p4runtime-shell on a switch, as a backup controller: it may read everything and write nothing",
     "mininet": "Mininet's own prompt",
-    "watch": "summary of the lab, until Ctrl-C",
+    "watch": "summary of the lab, until q or Ctrl-C",
     "grade N [FILE]": "grade a lesson (docs/lessons), and list what is missing",
     "quit": "take the lab down",
 }
@@ -87,13 +87,13 @@ _HELP = frozenset({"--help", "-h", "?"})
 
 
 def command(
-    usage: str, meaning: str, more: str = "", *, words: int | None = None, least: int = 0
+    usage: str, meaning: str, more: str = "", *, least: int = 0, most: float | None = None
 ) -> Callable[[Action], Action]:
-    """Register a function as a command with this number of words, or at least `least`."""
+    """Register a function as a command of `least` to `most` words; without `most`, of exactly `least`."""
 
     def register(action: Action) -> Action:
         def checked(session: LabSession, arguments: Sequence[str]) -> Answer:
-            if len(arguments) < least or words not in {None, len(arguments)}:
+            if not least <= len(arguments) <= (least if most is None else most):
                 raise ValueError(f"usage: {usage}")
             try:
                 return action(session, arguments)
@@ -144,11 +144,6 @@ def unknown(name: str, nodes: Sequence[str] = ()) -> str:
         [_SYNONYMS[word]] if word in _SYNONYMS else difflib.get_close_matches(word, [*COMMANDS, *local, *nodes], 1, 0.6)
     )
     return f"{name}: no such command; " + (f"did you mean {near[0]}?" if near else "help lists all")
-
-
-def usage_error(name: str) -> NoReturn:
-    """Raise ValueError with the usage of a command."""
-    raise ValueError(f"usage: {COMMANDS[name].usage}")
 
 
 def fields(words: Sequence[str], example: str = "link=h1-p1 rate=1%") -> dict[str, Any]:

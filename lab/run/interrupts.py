@@ -88,6 +88,21 @@ def guarded(*, outermost: bool = False) -> Iterator[Interrupts]:
             signal.signal(number, handler)
 
 
+@contextmanager
+def redirected(act: Callable[[], bool]) -> Iterator[None]:
+    """Have Ctrl-C call `act` while the block runs; where that returns False, it does what it does outside."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if not act() and callable(before):
+            before(number, frame)
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def ignore_signals() -> None:
     """Ignore signals from now on: this process exits in a moment, with the status that is already decided."""
     for number in _SIGNALS:

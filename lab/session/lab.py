@@ -353,6 +353,7 @@ class Lab:
 
     def fault_of(self, kind: str, fields: Mapping[str, Any]) -> FaultBase:
         """Return a fault given by kind and fields; ValueError for invalid ones."""
+        _refuse(fields, ("at", "until"), kind, "a fault begins at once and lasts until it is cleared")
         self._count += 1
         fault = entry_of(FAULTS, kind, {"name": f"fault-{self._count}", "at": 0, **fields}, self.fabric)
         if self.world.name not in fault.worlds:
@@ -412,6 +413,7 @@ class Lab:
 
         Destroys the QPs of finished traffic on its hosts: until then their EVs can be shown.
         """
+        _refuse(fields, ("start",), str(fields.get("kind", "")), "traffic begins at once")
         name = str(fields.get("name") or self.free_name(stem))
         if name in self.workloads and self.workloads[name].ended is None:
             raise ValueError(f"{name} runs already; give another name=")
@@ -533,6 +535,12 @@ class Lab:
 
 
 M = TypeVar("M", bound=BaseModel)
+
+
+def _refuse(fields: Mapping[str, Any], times: Sequence[str], kind: str, instead: str) -> None:
+    """Raise ValueError for a time, which only a scenario has."""
+    if found := next((name for name in times if name in fields), None):
+        raise ValueError(f"{kind}.{found}: only a scenario has this field; here {instead}")
 
 
 def entry_of(kinds: Kinds[M], kind: str, fields: Mapping[str, Any], fabric: Fabric) -> M:

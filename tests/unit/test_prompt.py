@@ -4,10 +4,12 @@ import contextlib
 import io
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -241,7 +243,16 @@ def test_a_capture_in_virtual_time_holds_what_ports_sent_and_got_with_notes_at_f
         ("send h1 h2 /nonexistent", "there is no file /nonexistent"),
         ("stop it", "no traffic is named 'it'"),
         ("speed never", "'never' is not a number"),
-        ("wait soon", "'soon' is not a duration"),
+        ("wait soon", "no traffic is named 'soon', and 'soon' is not a duration"),
+        ("wait 1s 2s", "usage: wait [FLOW or TIME]"),
+        ("clear one other", "usage: clear [FAULT]"),
+        ("status now", "usage: status"),
+        ("trace h1 h2 1/1 1/2", "usage: trace HOST HOST [EV]"),
+        ("counters t0-p1-1 t0-p2-1", "usage: counters [SWITCH]"),
+        ("down", "usage: down CABLE"),
+        ("fault link_down link=h1-p1 at=5s", "link_down.at: only a scenario has this field"),
+        ("fault link_down link=h1-p1 until=5s", "and lasts until it is cleared"),
+        ("traffic write from=h1 to=h2 size=1 start=5s", "write.start: only a scenario has this field"),
         ("wait 1e9", "1e9 of virtual time is too long to wait for at once; at most 3600 s"),
         ("clear it", "no fault named 'it' is in force"),
         ("send h1 'h2", "the line cannot be read"),
@@ -312,6 +323,22 @@ def test_a_tool_that_is_not_there_leaves_the_lab_up(session):
 
     assert Prompt(session, Console(file=(shown := io.StringIO())), {"run": absent}).line("run h1 true")
     assert shown.getvalue() == "mnexec: No such file or directory\n"
+
+
+@pytest.mark.parametrize("line", ["wait big", "send h1 h2 64MiB", "h1 sleep 60"])
+def test_ctrl_c_at_a_terminal_ends_the_command_and_not_the_lab(session, tmp_path, monkeypatch, line):
+    monkeypatch.setattr(prompt, "HISTORY", tmp_path / "history")
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    told(session, "traffic stream from=h1 to=h2 size=1GiB name=big")
+    console = Console(file=(shown := io.StringIO()), width=120)
+    press = threading.Timer(0.5, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
+    press.start()
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        keys.send_text(f"{line}\rflows --json\rquit\r")
+        Prompt(session, console, {"run": lambda _: time.sleep(60)}).interact()
+    assert "interrupted; the lab stays up" in shown.getvalue()
+    assert session.lab.active[0].name == "big"
+    assert not session.interrupted
 
 
 def test_words_work_over_the_socket_beside_the_prompt(session, tmp_path):

@@ -4,13 +4,13 @@ The shell has an environment of its own (requirements-p4sh.txt), since it needs 
 """
 
 import os
-import subprocess
 import sys
 import tempfile
 
 from mrclab import HOME
 from mrclab.lab.errors import Refused, RunError
 from mrclab.lab.run.wire.attach import LabClients
+from mrclab.lab.run.wire.programs import foreground
 from mrclab.topo.linux import paths
 
 PYTHON = HOME / ".venv-p4sh" / "bin" / "python"
@@ -36,4 +36,4 @@ def attach(lab: LabClients, name: str) -> int:
         if not sys.stdin.isatty():
             environment["TERM"] = "dumb"  # what is piped in gets no terminal title back
         command = [str(PYTHON), "-u", "-m", "p4runtime_sh", *words]
-        return subprocess.run(command, check=False, env=environment).returncode
+        return foreground(command, environment)

@@ -1,6 +1,5 @@
 """The command `mrclab up`: a lab with a prompt."""
 
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
@@ -181,7 +180,7 @@ def _tools(lab: Any, run_dir: Path, virtual: bool) -> dict[str, Callable[[Sequen
         if lab.fabric.has_host(node) and programs.LIBRARY.exists():
             programs.run(lab, node, arguments[1:])
         else:
-            subprocess.run(["mnexec", "-a", str(lab.emulation.pid(node)), *arguments[1:]], check=False)
+            programs.foreground(["mnexec", "-a", str(lab.emulation.pid(node)), *arguments[1:]])
 
     return {"watch": watch, "p4sh": p4sh, "mininet": mininet, "run": run}
 

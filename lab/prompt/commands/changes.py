@@ -1,6 +1,7 @@
 """Commands that change the lab: denials, drains, cables, faults, traffic, time; and the report."""
 
 import contextlib
+import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -13,7 +14,7 @@ from mrclab.lab.capture.where import cables
 from mrclab.lab.command.display import terminal, views
 from mrclab.lab.errors import LabError
 from mrclab.lab.prompt import operations
-from mrclab.lab.prompt.registry import Answer, command, fields, usage_error
+from mrclab.lab.prompt.registry import Answer, command, fields
 from mrclab.lab.prompt.session import ClientGone, LabSession
 from mrclab.lab.scenario.units import parse_size, show_bytes, show_rate, show_seconds
 from mrclab.lab.traffic.running.flows import Running
@@ -28,7 +29,10 @@ _TRAFFIC = "from=h1 to=h3 size=1GiB"  # example of fields, for usage messages
 
 
 @command(
-    "deny WHAT", "keep all QPs off a switch, cable, plane or path, e.g. deny t1-p1-2, or deny h1 to h3 p2 u1", least=1
+    "deny WHAT",
+    "keep all QPs off a switch, cable, plane or path, e.g. deny t1-p1-2, or deny h1 to h3 p2 u1",
+    least=1,
+    most=math.inf,
 )
 def deny(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Deny an element."""
@@ -36,21 +40,21 @@ def deny(session: LabSession, arguments: Sequence[str]) -> Answer:
     return Answer(views.denied(response), response)
 
 
-@command("undeny WHAT", "lift a denial", least=1)
+@command("undeny WHAT", "lift a denial", least=1, most=math.inf)
 def undeny(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Lift a denial."""
     response = session.ask("undeny", what=" ".join(arguments))
     return Answer(views.denied(response, "allowed again"), response)
 
 
-@command("drain SWITCH", "take a switch out of service without losing a packet", words=1)
+@command("drain SWITCH", "take a switch out of service without losing a packet", least=1)
 def drain(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Drain a switch."""
     response = session.ask("drain", _DRAIN, switch=arguments[0], timeout=_DRAIN)
     return Answer(views.drained(response), response)
 
 
-@command("undrain SWITCH", "return a drained switch to service", words=1)
+@command("undrain SWITCH", "return a drained switch to service", least=1)
 def undrain(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Undrain a switch."""
     response = session.ask("undrain", _DRAIN, switch=arguments[0], timeout=_DRAIN)
@@ -64,18 +68,18 @@ def precheck(session: LabSession, _arguments: Sequence[str]) -> Answer:
     return Answer(views.precheck(response), response)
 
 
-@command("down CABLE", "cut a cable, e.g. down t0-p1-1/t1-p1-2, or down h1-p2")
+@command("down CABLE", "cut a cable, e.g. down t0-p1-1/t1-p1-2, or down h1-p2", least=1, most=math.inf)
 def down(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Cut a cable."""
-    link = _link(session, arguments, "down")
+    link = _link(session, arguments)
     session.inject("link_down", {"link": link.name, "name": _cut_name(link)})
     return Answer(f"{link.name} is down", {"link": link.name, "up": False})
 
 
-@command("up CABLE", "bring a cut cable back")
+@command("up CABLE", "bring a cut cable back", least=1, most=math.inf)
 def up(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Bring a cable back."""
-    link = _link(session, arguments, "up")
+    link = _link(session, arguments)
     if _cut_name(link) in session.faults:
         session.clear(_cut_name(link))
     if owners := session.down().get(link.name):
@@ -88,6 +92,7 @@ def up(session: LabSession, arguments: Sequence[str]) -> Answer:
     "inject a fault, e.g. fault loss link=h1-p2 rate=5%, fault switch_crash switch=t1-p1-1",
     "name=NAME names it. docs/faults.md has every kind with its fields.",
     least=1,
+    most=math.inf,
 )
 def fault(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Inject a fault."""
@@ -95,7 +100,7 @@ def fault(session: LabSession, arguments: Sequence[str]) -> Answer:
     return Answer(escape(text), {"message": text})
 
 
-@command("clear [FAULT]", "clear a fault, or all of them, the last first")
+@command("clear [FAULT]", "clear a fault, or all of them, the last first", most=1)
 def clear(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Clear faults."""
     lines = session.clear(arguments[0] if arguments else "")
@@ -107,6 +112,7 @@ def clear(session: LabSession, arguments: Sequence[str]) -> Answer:
     "start a scenario's kind of traffic in the background, e.g. traffic stream from=h1 to=h3 size=1GiB",
     "name=NAME names it; `flows` shows it, `stop NAME` ends it. docs/scenarios.md has every kind with its fields.",
     least=1,
+    most=math.inf,
 )
 def traffic(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Start traffic."""
@@ -115,7 +121,7 @@ def traffic(session: LabSession, arguments: Sequence[str]) -> Answer:
     return Answer(f"{name} runs", {"name": name})
 
 
-@command("stop FLOW", "end a workload before its time", words=1)
+@command("stop FLOW", "end a workload before its time", least=1)
 def stop(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Stop traffic."""
     with session.lock:
@@ -126,7 +132,7 @@ def stop(session: LabSession, arguments: Sequence[str]) -> Answer:
 
 
 @command(
-    "send HOST HOST WHAT", "write a file, or random bytes of a size, and wait for it, e.g. send h1 h3 16MiB", words=3
+    "send HOST HOST WHAT", "write a file, or random bytes of a size, and wait for it, e.g. send h1 h3 16MiB", least=3
 )
 def send(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Run one transfer to its end."""
@@ -147,12 +153,15 @@ def send(session: LabSession, arguments: Sequence[str]) -> Answer:
     return Answer(escape(line), {"bytes": size, "seconds": seconds, "state": running.state, "name": running.name})
 
 
-@command("wait [FLOW or TIME]", "wait for one workload, for all, or for a time: wait 2s")
+@command("wait [FLOW or TIME]", "wait for one workload, for all, or for a time: wait 2s", most=1)
 def wait(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Let the lab go on."""
     name = arguments[0] if arguments else ""
     if name and name not in session.lab.workloads:
-        seconds = parse_duration(name)
+        try:
+            seconds = parse_duration(name)
+        except ValueError as error:
+            raise ValueError(f"no traffic is named {name!r}, and {error}") from None
         assert isinstance(seconds, float)
         if session.speed is not None and seconds > _LONGEST_WAIT:
             raise ValueError(f"{name} of virtual time is too long to wait for at once; at most {_LONGEST_WAIT:g} s")
@@ -169,7 +178,7 @@ def wait(session: LabSession, arguments: Sequence[str]) -> Answer:
     return Answer("\n".join(f"{each}: {state}" for each, state in states.items()), {"flows": states})
 
 
-@command("speed [NUMBER]", "virtual seconds per real second; 0.001 shows milliseconds as seconds")
+@command("speed [NUMBER]", "virtual seconds per real second; 0.001 shows milliseconds as seconds", most=1)
 def speed(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Set the speed of virtual time."""
     if not arguments:
@@ -186,6 +195,7 @@ def speed(session: LabSession, arguments: Sequence[str]) -> Answer:
     "record frames until `capture stop`, e.g. capture h1.pcapng h1",
     "WHERE: cables, ports, nodes or planes as p1; left out: all. Wireshark reads the file: docs/captures.md.",
     least=1,
+    most=math.inf,
 )
 def capture(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Start or end a capture."""
@@ -201,13 +211,12 @@ def capture(session: LabSession, arguments: Sequence[str]) -> Answer:
     "report [FOLDER]",
     "what has happened since the lab came up, as `mrclab run` reports it: a directory with page, pictures and history",
     "It goes below FOLDER, else below results/. Its scenario.yaml says what was typed and when.",
+    most=1,
 )
 def report(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Report, and go on."""
     from mrclab.lab.prompt.commands import reporting  # noqa: PLC0415 - it draws, and most commands do not
 
-    if len(arguments) > 1:
-        usage_error("report")
     outcome = reporting.write(session, Path(arguments[0] if arguments else "results"))
     assert outcome.facts is not None
     facts, page = outcome.facts, outcome.directory / "report.html"
@@ -235,9 +244,7 @@ def _sent(session: LabSession, source: str, destination: str, what: str) -> Runn
     return session.lab.start_traffic({"kind": "write", "name": name, "from": here, "to": there, "size": size})
 
 
-def _link(session: LabSession, arguments: Sequence[str], name: str) -> Link:
-    if not arguments:
-        usage_error(name)
+def _link(session: LabSession, arguments: Sequence[str]) -> Link:
     return session.world.fabric.link(" ".join(arguments))
 
 

@@ -10,7 +10,7 @@ from rich.markup import escape
 from mrclab.controller.provisioning import intent
 from mrclab.lab.command.display import views
 from mrclab.lab.errors import RunError
-from mrclab.lab.prompt.registry import COMMANDS, LOCAL, UNTYPED, Answer, all_kinds, command, rows, unknown, usage_error
+from mrclab.lab.prompt.registry import COMMANDS, LOCAL, UNTYPED, Answer, all_kinds, command, rows, unknown
 from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.report.grid import grid
 from mrclab.lab.scenario import reference
@@ -24,7 +24,9 @@ LOOK_S = 1.0  # seconds in which switches and agents must respond
 PROBE_TIMEOUT = 1.0  # seconds, or as many of virtual time
 
 
-@command("help [COMMAND] [KIND]", "all commands; one; or a kind of fault or traffic with its fields: help fault loss")
+@command(
+    "help [COMMAND] [KIND]", "all commands; one; or a kind of fault or traffic with its fields: help fault loss", most=2
+)
 def help_(_session: LabSession, arguments: Sequence[str]) -> Answer:
     """List all commands, or show one, or one kind."""
     if not arguments:
@@ -114,10 +116,10 @@ def link_map(session: LabSession, _arguments: Sequence[str]) -> Answer:
     return Answer(views.link_map(response), response)
 
 
-@command("paths HOST HOST", "every path between two hosts: its uSIDs hop by hop, and its state")
+@command("paths HOST HOST", "every path between two hosts: its uSIDs hop by hop, and its state", least=2)
 def paths(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Paths with the addresses that name them."""
-    source, destination = _two_hosts(session.world.fabric, arguments, "paths")
+    source, destination = _two_hosts(session.world.fabric, arguments)
     fabric, degraded = session.world.fabric, session.down()
     states = {(row["plane"], row["uplink"]): row["state"] for row in _rows_to(session, source, destination)}
     entries = []
@@ -142,7 +144,7 @@ def paths(session: LabSession, arguments: Sequence[str]) -> Answer:
     return Answer(made, {"source": source, "destination": destination, "paths": entries})
 
 
-@command("evs HOST", "state of every EV of a host's QPs, of its last finished traffic too", words=1)
+@command("evs HOST", "state of every EV of a host's QPs, of its last finished traffic too", least=1)
 def evs(session: LabSession, arguments: Sequence[str]) -> Answer:
     """EVs of a host."""
     host = session.world.fabric.host(arguments[0]).name
@@ -158,14 +160,16 @@ def evs(session: LabSession, arguments: Sequence[str]) -> Answer:
 @command(
     "trace HOST HOST [EV]",
     "one probe over one path, hop by hop",
-    "EV is hexadecimal as `evs` and `paths` have it, or PLANE/UPLINK as 1/2; without it the first path is taken.",
+    "EV is hexadecimal as `evs` has it, or PLANE/UPLINK of `paths` as 1/2; without it the first path is taken.",
+    least=2,
+    most=3,
 )
 def trace(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Send one EV probe and show how each hop changes its address. `queue` is the depth at the output port; the
     counters include all packets in that time.
     """
     fabric = session.world.fabric
-    source, destination = _two_hosts(fabric, arguments[:2], "trace")
+    source, destination = _two_hosts(fabric, arguments[:2])
     plane, uplink = _path(fabric, source, destination, arguments[2] if len(arguments) > 2 else "")
     ev = srv6.ev(plane, uplink, srv6.ev_tag(0))
     before = _ports(session)
@@ -216,7 +220,7 @@ def pingall(session: LabSession, _arguments: Sequence[str]) -> Answer:
     return Answer(Group(line, made) if made else line, {"sent": sent, "lost": lost})
 
 
-@command("tables SWITCH", "table entries of a switch, and those that differ from the intended ones", words=1)
+@command("tables SWITCH", "table entries of a switch, and those that differ from the intended ones", least=1)
 def tables(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Table entries."""
     fabric = session.world.fabric
@@ -235,7 +239,7 @@ def tables(session: LabSession, arguments: Sequence[str]) -> Answer:
     return Answer(Group(rows(("table", "entry"), entries), escape(line)), response)
 
 
-@command("counters [SWITCH]", "packets dropped by switches, by reason; of one switch also by port")
+@command("counters [SWITCH]", "packets dropped by switches, by reason; of one switch also by port", most=1)
 def counters(session: LabSession, arguments: Sequence[str]) -> Answer:
     """Switch counters."""
     response = session.ask("counters")["switches"]
@@ -336,9 +340,7 @@ def _number(switch: Switch, interface: str) -> str:
     return next(str(port.number) for port in switch.ports if port.interface == interface)
 
 
-def _two_hosts(fabric: Fabric, arguments: Sequence[str], name: str) -> tuple[str, str]:
-    if len(arguments) != 2:
-        usage_error(name)
+def _two_hosts(fabric: Fabric, arguments: Sequence[str]) -> tuple[str, str]:
     source, destination = (fabric.host(each).name for each in arguments)
     if source == destination:
         raise ValueError(f"{source} cannot reach itself over the fabric; name two hosts")

@@ -45,6 +45,13 @@ class Caller:
     progress: Callable[[str, int, int], None] = lambda *_: None  # stage, done, total
     gone: threading.Event = field(default_factory=threading.Event)
 
+    def leave(self) -> bool:
+        """Have its command end as soon as it can; return False where this was requested before."""
+        if self.gone.is_set():
+            return False
+        self.gone.set()
+        return True
+
 
 _CALLER: ContextVar[Caller | None] = ContextVar("caller", default=None)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from mrclab import HOME
 from mrclab.hosts.agent.provider import SUFFIX
 from mrclab.lab.errors import RunError
+from mrclab.lab.run.interrupts import redirected
 from mrclab.lab.run.wire.attach import LabClients
 from mrclab.topo.linux.processes import BASE_VARIABLE, HOST_VARIABLE, TOKEN_VARIABLE
 from mrclab.topo.linux.state import namespace
@@ -68,7 +69,14 @@ def prepare(lab: LabClients, host: str, argv: Sequence[str]) -> tuple[list[str],
 def run(lab: LabClients, host: str, argv: Sequence[str]) -> int:
     """Run a program on a host with this terminal; return its exit status."""
     command, made = prepare(lab, host, argv)
-    return subprocess.run(command, env=made, check=False).returncode
+    return foreground(command, made)
+
+
+def foreground(command: Sequence[str], variables: Mapping[str, str] | None = None) -> int:
+    """Run a program with this terminal; Ctrl-C is for the program alone. Returns its exit status, as a shell has it."""
+    with redirected(lambda: True):
+        status = subprocess.run(command, env=variables, check=False).returncode
+    return status if status >= 0 else 128 - status
 
 
 def join(lab: LabClients, host: str) -> None:
