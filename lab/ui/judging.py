@@ -47,7 +47,7 @@ def interim_verdicts(measures: PartialMeasures, over: bool) -> list[VerdictRow]:
 
     `open`: no verdict yet. `good`, `bad`: passed, or failed, by the data so far, which can change.
     """
-    return [_final(entry.check(measures)) if over else _now(entry, measures) for entry in measures.scenario.expect]
+    return [row_of(entry.check(measures)) if over else _now(entry, measures) for entry in measures.scenario.expect]
 
 
 def _now(entry: BaseExpectation, measures: PartialMeasures) -> VerdictRow:
@@ -58,10 +58,11 @@ def _now(entry: BaseExpectation, measures: PartialMeasures) -> VerdictRow:
         return {"state": "open", "expected": entry.expected_outcome, "observed": "", "when": ""}
     if entry.to_the_end or measures.reached:
         return _row("good" if verdict.ok else "bad", verdict)
-    return _final(verdict)
+    return row_of(verdict)
 
 
-def _final(verdict: Verdict) -> VerdictRow:
+def row_of(verdict: Verdict) -> VerdictRow:
+    """Return a verdict that no longer changes."""
     return _row("passed" if verdict.ok else "failed", verdict)
 
 
@@ -77,7 +78,8 @@ class Judge:
         self._before: deque[Record] = deque(maxlen=_MAX_BEFORE)
         self._records: list[Record] = []
         self._loaded: Loaded | None = None
-        self._error = ""
+        self.error = ""
+        """Why the run was aborted; empty where it was not."""
         self._due = 0.0
 
     def take(self, record: Record) -> None:
@@ -88,7 +90,7 @@ class Judge:
             except LabError:  # of another version
                 self._loaded = None
         elif record.kind == "run.broken":
-            self._error = str(record["why"])
+            self.error = str(record["why"])
         if self._loaded is not None:
             self._records.append(record)
         else:
@@ -112,15 +114,17 @@ class Judge:
     def outcome(self) -> tuple[str, list[VerdictRow]]:
         """Return the outcome of a run that is over: the state that its report gives, and all verdicts."""
         if self._loaded is None:
-            return "ended", []
+            return ("aborted", [self._aborted()]) if self.error else ("ended", [])
         measures = self._measures(self._loaded, self._records)
         found = interim_verdicts(measures, over=True)
-        if self._error:
-            broken = {"state": "failed", "expected": "the run completes", "observed": self._error, "when": ""}
-            return "aborted", [broken, *found]
+        if self.error:
+            return "aborted", [self._aborted(), *found]
         if measures.invalid:
             return "invalid", found
         return ("passed" if all(each["state"] == "passed" for each in found) else "failed"), found
+
+    def _aborted(self) -> VerdictRow:
+        return row_of(Verdict("run", False, "the run completes", self.error))
 
     def over_time(self) -> list[tuple[float, list[VerdictRow]]]:
         """Return the outcomes at the moments at which something could be decided; of a run that is over."""

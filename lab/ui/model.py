@@ -196,9 +196,7 @@ class PageModel:
         elif kind == "depths":
             self._depths = {name: ports for name, ports in record["switches"].items() if ports}
         if kind in PHRASES and record.get("state") not in _CONNECTING:
-            handler = getattr(self, f"_on_{kind.replace('.', '_')}", None)
-            if handler is not None:
-                handler(record)
+            self._apply(record)
             common = {"t": record.t, "node": record.node, "kind": kind, "text": phrase(record, self._names)}
             row = {name: record[name] for name in _EVENT_FIELDS.get(kind, ()) if record.get(name) is not None}
             self._events.append({**common, **row})
@@ -338,68 +336,66 @@ class PageModel:
 
     # --- events -----------------------------------------------------------------------------------------------------
 
-    def _on_traffic_start(self, record: Record) -> None:
+    def _apply(self, record: Record) -> None:
+        """Apply a record that is an event, if it changes the state."""
+        match record.kind:
+            case "traffic.start":
+                self._traffic_began(record)
+            case "qp.state":
+                self._note_peer(record)
+            case "ev.state":
+                qp = self._qp(record.node, record["qp"])
+                qp.evs[record["ev"]] = (record["plane"], record["uplink"], record["new"])
+                qp.rows = []
+            case "fault.begin":
+                self._begin_fault(record)
+            case "fault.end":
+                self._end_fault(record["fault"])
+            case "fault.edge":
+                self._set_carrier(record["link"], record["fault"], up=record["up"])
+            case "port.state":
+                link = self._fabric.host(record.node).port(record["port"]).link
+                self._set_carrier(link, "carrier", up=record["up"])
+            case "switch.down":
+                self._dead.add(record["switch"])
+            case "switch.up" | "switch.ready":  # virtual time has no sessions that come up first
+                self._dead.discard(record["switch"])
+            case "verdict":
+                self._verdicts[record["element"]] = record.get("state", "")
+            case "verdict.over":
+                self._verdicts.pop(record["element"], None)
+
+    def _traffic_began(self, record: Record) -> None:
         for flow in record.get("flows", ()):
             for pair in flow.get("qps", ()):
                 qp = self._qp(flow["source"], pair["source_qp"])
                 qp.peer, qp.traffic = flow["destination"], record["traffic"]
 
-    def _on_qp_state(self, record: Record) -> None:
+    def _note_peer(self, record: Record) -> None:
         qp = self._qps.get(record.node, {}).get(record["qp"])
         if qp is not None:
             qp.peer = qp.peer or str(record.get("peer") or "")
 
-    def _on_ev_state(self, record: Record) -> None:
-        qp = self._qp(record.node, record["qp"])
-        qp.evs[record["ev"]] = (record["plane"], record["uplink"], record["new"])
-        qp.rows = []
-
-    def _on_fault_begin(self, record: Record) -> None:
+    def _begin_fault(self, record: Record) -> None:
         name, links = record["fault"], record.get("links", [])
         self._faults[name] = record.get("text", "")
         self._faulty[name] = list(links)
         if FAULTS.get(record.get("fault_kind"), FaultBase).takes_carrier:
-            self._set_down(links, name)
+            for link in links:
+                self._set_carrier(link, name, up=False)
 
-    def _on_fault_end(self, record: Record) -> None:
-        name = record["fault"]
+    def _end_fault(self, name: str) -> None:
         self._faults.pop(name, None)
         self._faulty.pop(name, None)
         for why in self._down.values():
             why.discard(name)
 
-    def _on_fault_edge(self, record: Record) -> None:
-        if record["up"]:
-            self._down.get(self._fabric.link(record["link"]).index, set()).discard(record["fault"])
+    def _set_carrier(self, link: str, why: str, *, up: bool) -> None:
+        reasons = self._down.setdefault(self._fabric.link(link).index, set())
+        if up:
+            reasons.discard(why)
         else:
-            self._set_down([record["link"]], record["fault"])
-
-    def _set_down(self, links: Iterable[str], why: str) -> None:
-        for name in links:
-            self._down.setdefault(self._fabric.link(name).index, set()).add(why)
-
-    def _on_port_state(self, record: Record) -> None:
-        link = self._fabric.host(record.node).port(record["port"]).link
-        index = self._fabric.link(link).index
-        if record["up"]:
-            self._down.get(index, set()).discard("carrier")
-        else:
-            self._set_down([link], "carrier")
-
-    def _on_switch_down(self, record: Record) -> None:
-        self._dead.add(record["switch"])
-
-    def _on_switch_up(self, record: Record) -> None:
-        self._dead.discard(record["switch"])
-
-    def _on_switch_ready(self, record: Record) -> None:
-        self._dead.discard(record["switch"])  # virtual time has no sessions that come up first
-
-    def _on_verdict(self, record: Record) -> None:
-        self._verdicts[record["element"]] = record.get("state", "")
-
-    def _on_verdict_over(self, record: Record) -> None:
-        self._verdicts.pop(record["element"], None)
+            reasons.add(why)
 
 
 def _evs(qp: _Qp) -> list[list[Any]]:

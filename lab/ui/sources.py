@@ -13,13 +13,14 @@ from typing_extensions import override
 
 from mrclab.lab import history
 from mrclab.lab.errors import LabError, not_a_result
+from mrclab.lab.expectations import Verdict
 from mrclab.lab.expectations.base import verdict_row
 from mrclab.lab.history import Record
 from mrclab.lab.report import results
 from mrclab.lab.report.summary import state_of
 from mrclab.lab.scenario import scenario
 from mrclab.lab.ui.framestream import MAX_FRAMES, Frame, FrameLog, FrameStream, frame_interval, frames
-from mrclab.lab.ui.judging import Judge
+from mrclab.lab.ui.judging import Judge, row_of
 from mrclab.lab.ui.model import PageModel
 from mrclab.topo import fabricfile
 from mrclab.topo.model import Fabric
@@ -92,13 +93,7 @@ class Replay(Source):
             raise LabError(not_a_result(directory, error)) from None
         with results.foreign(directory):
             super().__init__(directory.name, fabric, len(records) + _SHORT_FRAMES)
-            judged = [
-                {
-                    "state": "passed" if each["ok"] else "failed",
-                    **{name: each[name] for name in ("expected", "observed", "when")},
-                }
-                for each in map(verdict_row, result["verdicts"])
-            ]
+            judged = [row_of(Verdict(**{"kind": "", **verdict_row(each)})) for each in result["verdicts"]]
             self._outcome = {"state": state_of(result["state"]), "expectations": judged}
             for frame in _judged(fabric, records, self._model):
                 self.frame_log.add(frame)

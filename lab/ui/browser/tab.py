@@ -85,10 +85,8 @@ class Followed(Growing):
 
     def decide(self, digest: str, error: str = "") -> None:
         """Report the outcome; `digest` is the SHA-256 of the history, `error` the reason of an aborted run."""
+        self._judge.error = self._judge.error or error
         state, verdicts = self._judge.outcome()
-        if error:
-            state = "aborted"
-            verdicts = [{"state": "failed", "expected": "the run completes", "observed": error, "when": ""}]
         self._model.expectations = verdicts
         self._add([self._model.frame(self.frame_log.last.get("t", 0.0))])
         self._push()

@@ -11,6 +11,7 @@ import secrets
 import shlex
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from concurrent.futures import Future
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -63,36 +64,27 @@ class Workers:
     """Daemon threads, at most 16 at a time; one that hangs occupies its place and blocks nothing else."""
 
     def __init__(self) -> None:
-        self._busy = 0
+        self._free = threading.Semaphore(_MAX_THREADS)
 
     async def run(self, work: Callable[..., T], /, *arguments: Any, **named: Any) -> T:
         """Call `work` in a thread of its own and return its result; LabError where too many are at work already."""
-        if self._busy >= _MAX_THREADS:
+        if not self._free.acquire(blocking=False):
             raise LabError(f"{_MAX_THREADS} requests are in progress; try again when one of them is done")
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-        self._busy += 1
-
-        def settle(result: Any, error: BaseException | None) -> None:
-            self._busy -= 1
-            if future.cancelled():
-                return
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)
+        future: Future[T] = Future()
+        future.set_running_or_notify_cancel()  # a request that is given up does not cancel it
 
         def body() -> None:
-            result, error = None, None
             try:
                 result = work(*arguments, **named)
             except BaseException as raised:  # handed to the coroutine that waits
-                error = raised
-            with contextlib.suppress(RuntimeError):  # the loop is closed: the page has ended
-                loop.call_soon_threadsafe(settle, result, error)
+                future.set_exception(raised)
+            else:
+                future.set_result(result)
+            finally:
+                self._free.release()
 
         threading.Thread(target=body, name="page-work", daemon=True).start()
-        return await future
+        return await asyncio.wrap_future(future)
 
 
 def refused_operation(operation: str, arguments: Mapping[str, Any]) -> str:
