@@ -7,7 +7,6 @@ and completion times in one picture each. Invalid and aborted runs are named and
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mrclab.lab.errors import LabError, error_of
 from mrclab.lab.expectations import Verdict
@@ -16,11 +15,8 @@ from mrclab.lab.measure.intervals import Figure, summary, with_half
 from mrclab.lab.measure.measures import Measures
 from mrclab.lab.report import differences, results, template
 from mrclab.lab.report.summary import state_of
-from mrclab.lab.scenario.units import Units, show_number
+from mrclab.lab.scenario.units import scale_of, show_number
 from mrclab.topo.input import files
-
-if TYPE_CHECKING:
-    from mrclab.lab.report.plots.compare import BarGroup
 
 
 @dataclass(frozen=True)
@@ -136,20 +132,12 @@ def unnamed(members: Sequence[Member]) -> list[str]:
 
 
 def show(figure: Figure | None, unit: str = "") -> str:
-    """Format a figure: the median, and half the interval's width. Shares as percent, times in the unit that fits."""
+    """Format a figure with its unit: the median, and half the interval's width."""
     if figure is None:
         return "–"
-    factor, sign = _scale(figure.median, unit)
+    factor, shown = scale_of(unit, figure.median)
     half = show_number(factor * figure.half, 2) if figure.half else None
-    return with_half(show_number(factor * figure.median), half) + sign
-
-
-def _scale(largest: float, unit: str) -> tuple[float, str]:
-    """Return the factor by which figures of a unit are shown, and the sign after them."""
-    if unit == "s":
-        units = Units.of(abs(largest), true_speed=True)
-        return 1 / units.seconds, f" {units.time}"
-    return (100, "%") if unit.startswith("of ") else (1, "")
+    return with_half(show_number(factor * figure.median), half) + shown
 
 
 def _draw(runs: Mapping[str, Measures], members: Sequence[Member], stem: Path) -> dict[str, Path]:
@@ -157,13 +145,13 @@ def _draw(runs: Mapping[str, Measures], members: Sequence[Member], stem: Path) -
     from mrclab.lab.report.plots import compare as plots  # noqa: PLC0415 - Matplotlib takes a second to load
 
     made: dict[str, Path] = {}
-    groups = []
+    drawn = []
     for row in rows(members):
         values = {label: row.values[label] for label in runs if label in row.values}
         if len(values) > 1 and any(row.figures[label].median for label in values):
-            groups.append(_group(row.title, row.unit, values))
+            drawn.append(replace(row, values=values))
     figures, goodput = stem.with_name(f"{stem.name}-figures.png"), stem.with_name(f"{stem.name}-goodput.png")
-    if plots.bars(groups, figures):
+    if plots.bars(drawn, figures):
         made["What expectations measured, by variant; ticks are single runs, the bar is their median"] = figures
     if plots.over_time(runs, goodput):
         made["Goodput over time, the first run of each variant"] = goodput
@@ -173,16 +161,6 @@ def _draw(runs: Mapping[str, Measures], members: Sequence[Member], stem: Path) -
         if plots.distributions(times, path, what):
             made[f"Completion times: {what}"] = path
     return made
-
-
-def _group(title: str, unit: str, values: Mapping[str, Sequence[float]]) -> "BarGroup":
-    """Return the bars of one expectation; times in the unit that fits the longest."""
-    from mrclab.lab.report.plots.compare import BarGroup  # noqa: PLC0415
-
-    if unit != "s":
-        return BarGroup(title, unit, values)
-    factor, sign = _scale(max(summary(runs).median for runs in values.values()), unit)
-    return BarGroup(title, sign.strip(), {label: [factor * value for value in runs] for label, runs in values.items()})
 
 
 def _completions(runs: Mapping[str, Measures], traffic: str) -> tuple[str, dict[str, list[float]]]:

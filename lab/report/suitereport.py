@@ -16,7 +16,7 @@ from mrclab.lab.report.grid import grid
 from mrclab.lab.report.results import page_of
 from mrclab.lab.run.suite import Repeated, Suite, SuiteEntry, SuiteResult
 from mrclab.lab.scenario.scenario import Loaded
-from mrclab.lab.scenario.units import show_number, show_seconds, show_value
+from mrclab.lab.scenario.units import scale_of, show_number, show_seconds, show_value
 from mrclab.topo.input import files
 
 _COLOURS = {"passed": "green", "failed": "red", "aborted": "red", "invalid": "yellow"}
@@ -128,9 +128,8 @@ def _numbers(row: Repeated) -> tuple[str, str]:
     median = show_value(figure.median, row.unit)
     if figure.low is None or figure.high is None:
         return median, "–"
-    if row.unit == "s":
-        return median, range_text(figure.low, figure.high, show_seconds)
-    return median, f"{range_text(figure.low, figure.high, show_number)} {row.unit}".rstrip()
+    factor, shown = scale_of(row.unit, figure.median)
+    return median, range_text(figure.low, figure.high, lambda value: show_number(factor * value)) + shown
 
 
 def _page(entry: SuiteEntry, directory: Path) -> str:

@@ -114,9 +114,20 @@ def show_number(value: float, digits: int = 4) -> str:
     return f"{value:.0f}" if 10**digits <= abs(value) + 0.5 < _LONGEST_NUMBER else f"{value:.{digits}g}"
 
 
+def scale_of(unit: str, largest: float) -> tuple[float, str]:
+    """Return the factor by which figures are shown, and what follows them: `ms` where it fits seconds, `% of line`."""
+    if unit == "s":
+        units = Units.of(abs(largest), true_speed=True)
+        return 1 / units.seconds, f" {units.time}"
+    return (100, f"% {unit}") if unit.startswith("of ") else (1, f" {unit}".rstrip())
+
+
 def show_value(value: float, unit: str) -> str:
-    """Format a figure with its unit; seconds in the unit that fits them."""
-    return show_seconds(value) if unit == "s" else f"{show_number(value)} {unit}".rstrip()
+    """Format a figure with its unit: `12 ms`, `95% of line`, `4 RTT`."""
+    if unit == "s":
+        return show_seconds(value)
+    factor, shown = scale_of(unit, value)
+    return show_number(factor * value) + shown
 
 
 def show_bytes(count: float) -> str:

@@ -164,7 +164,7 @@ def test_bars_of_a_variant_show_the_runs_of_their_own_expectation(tmp_path, monk
     monkeypatch.setattr(plots, "bars", lambda groups, _path: drawn.extend(groups))
     monkeypatch.setattr(plots, "over_time", lambda *_: False)
     compare._draw({"mrc": SimpleNamespace(flows=[]), "roce": SimpleNamespace(flows=[])}, members, tmp_path / "stem")
-    assert [(group.title, group.runs) for group in drawn] == [("jain", {"mrc": [0.9], "roce": [0.7, 0.8]})]
+    assert [(row.title, row.values) for row in drawn] == [("jain", {"mrc": [0.9], "roce": [0.7, 0.8]})]
 
 
 def test_a_directory_without_a_result_is_refused(tmp_path):
@@ -173,8 +173,8 @@ def test_a_directory_without_a_result_is_refused(tmp_path):
 
 
 def test_bars_and_curves_are_drawn_and_nothing_is_without_any(tmp_path):
-    group = plots.BarGroup("retained", "of no loss", {"mrc": [0.88, 0.92], "roce": [0.14]})
-    assert plots.bars([group], tmp_path / "bars.png")
+    row = compare.ComparisonRow("retained", "of no loss", {"mrc": [0.88, 0.92], "roce": [0.14]}, {})
+    assert plots.bars([row], tmp_path / "bars.png")
     curves = [
         plots.Curve("mrc", [1, 10], [5, 9], [4, 8], [6, 10]),
         plots.Curve("none", [], []),
@@ -219,5 +219,15 @@ def test_pictures_of_times_name_the_unit_that_fits_them(tmp_path, monkeypatch):
     (axes,) = drawn["times"].axes
     assert axes.get_xlabel() == "flows of jobs, µs"
     assert max(axes.lines[-2].get_xdata()) == pytest.approx(90)
-    group = compare._group("p99", "s", {"a": [30e-6], "b": [80e-6, 100e-6]})
-    assert (group.unit, group.runs) == ("µs", {"a": pytest.approx([30]), "b": pytest.approx([80, 100])})
+    plots.bars([compare.ComparisonRow("p99", "s", {"a": [30e-6], "b": [80e-6, 100e-6]}, {})], tmp_path / "bars.png")
+    axes = drawn["bars"].axes[0]
+    assert axes.get_xlabel() == "µs"
+    assert [bar.get_width() for bar in axes.patches] == pytest.approx([30, 90])
+
+
+@pytest.mark.parametrize(
+    ("values", "unit", "shown"),
+    [([0.9], "of line", "90% of line"), ([0.9, 0.8], "of line", "85 ± 64% of line"), ([4.0], "RTT", "4 RTT")],
+)
+def test_figures_are_shown_with_their_unit(values, unit, shown):
+    assert compare.show(summary(values), unit) == shown

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -12,10 +12,11 @@ from mrclab.lab.measure.intervals import summary
 from mrclab.lab.measure.measures import Measures
 from mrclab.lab.measure.series import quantile
 from mrclab.lab.measure.traffic.flows import Selection
+from mrclab.lab.report.compare import ComparisonRow
 from mrclab.lab.report.plots import style
 from mrclab.lab.report.plots.goodput import fault_lanes, lanes_height
 from mrclab.lab.report.summary import bins
-from mrclab.lab.scenario.units import show_number
+from mrclab.lab.scenario.units import scale_of, show_number
 
 _ROW = 0.26  # inches per bar
 _COLUMNS = 2
@@ -32,49 +33,43 @@ class Curve:
     high: Sequence[float] = ()
 
 
-@dataclass(frozen=True)
-class BarGroup:
-    """Bars that show the same figure, each the median of a variant's runs."""
-
-    title: str
-    unit: str
-    runs: Mapping[str, Sequence[float]]  # by variant
-
-
-def bars(groups: Sequence[BarGroup], path: Path) -> bool:
-    """Draw each group as a small picture of horizontal bars, two beside each other; return False without any."""
-    if not groups:
+def bars(rows: Sequence[ComparisonRow], path: Path) -> bool:
+    """Draw each row as a small picture of horizontal bars, two beside each other; return False without any."""
+    if not rows:
         return False
-    rows = (len(groups) + _COLUMNS - 1) // _COLUMNS
-    tallest = max(len(group.runs) for group in groups)
-    height = rows * (tallest * _ROW + 0.75) + 0.35
-    figure = Figure(figsize=(style.WIDTH, height), layout="constrained", dpi=style.DPI_ON_SCREEN)
-    places = figure.subplots(rows, _COLUMNS, squeeze=False)
-    for number, place in enumerate(places.flat):
-        if number < len(groups):
-            _bar_group(place, groups[number])
+    high = (len(rows) + _COLUMNS - 1) // _COLUMNS
+    tallest = max(len(row.values) for row in rows)
+    size = style.WIDTH, high * (tallest * _ROW + 0.75) + 0.35
+    figure = Figure(figsize=size, layout="constrained", dpi=style.DPI_ON_SCREEN)
+    places = figure.subplots(high, _COLUMNS, squeeze=False)
+    for place, row in zip_longest(places.flat, rows):
+        if row:
+            _bars(place, row)
         else:
             place.axis("off")
     return style.save(figure, path)
 
 
-def _bar_group(axes: Axes, group: BarGroup) -> None:
+def _bars(axes: Axes, row: ComparisonRow) -> None:
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(left=False)
-    figures = [summary(runs) for runs in group.runs.values()]
-    top = max([figure.high or figure.median for figure in figures] + [1e-12])
-    for row, (figure, runs) in enumerate(zip(figures, group.runs.values(), strict=True)):
-        axes.barh(row, figure.median, height=0.66, color=style.colour(row), alpha=0.85)
+    factor, unit = scale_of(row.unit, max(figure.median for figure in row.figures.values()))
+    groups = {label: [factor * value for value in runs] for label, runs in row.values.items()}
+    top = 1e-12
+    for place, runs in enumerate(groups.values()):
+        figure = summary(runs)
+        axes.barh(place, figure.median, height=0.66, color=style.colour(place), alpha=0.85)
         if figure.low is not None and figure.high is not None:
-            axes.plot([figure.low, figure.high], [row, row], color=style.INK, linewidth=1.2)
-            axes.plot(runs, [row] * len(runs), "|", color=style.INK, markersize=7, markeredgewidth=0.8)
+            axes.plot([figure.low, figure.high], [place, place], color=style.INK, linewidth=1.2)
+            axes.plot(runs, [place] * len(runs), "|", color=style.INK, markersize=7, markeredgewidth=0.8)
         edge, text = max(figure.most, figure.high or 0.0), show_number(figure.median)
-        axes.annotate(text, (edge, row), xytext=(5, 0), textcoords="offset points", va="center", fontsize=8.5)
-    axes.set_yticks(range(len(figures)), list(group.runs), fontsize=8.5)
-    axes.set_ylim(len(figures) - 0.4, -0.6)
+        axes.annotate(text, (edge, place), xytext=(5, 0), textcoords="offset points", va="center", fontsize=8.5)
+        top = max(top, figure.high or figure.median)
+    axes.set_yticks(range(len(groups)), list(groups), fontsize=8.5)
+    axes.set_ylim(len(groups) - 0.4, -0.6)
     axes.set_xlim(0, 1.16 * top)
-    axes.set_title(group.title if len(group.title) < 70 else group.title[:68] + "…", fontsize=9)
-    axes.set_xlabel(group.unit, fontsize=8.5)
+    axes.set_title(row.title if len(row.title) < 70 else row.title[:68] + "…", fontsize=9)
+    axes.set_xlabel(unit.strip(), fontsize=8.5)
     axes.grid(axis="x", color=style.GRID, linewidth=0.8)
 
 
