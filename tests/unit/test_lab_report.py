@@ -26,7 +26,7 @@ from mrclab.lab.history import Record
 from mrclab.lab.measure.series import Gauge
 from mrclab.lab.measure.traffic.flows import Selection
 from mrclab.lab.report import palette, plots, results, summary, template
-from mrclab.lab.report.plots import evs, fabric, goodput, losses, style
+from mrclab.lab.report.plots import durations, evs, fabric, goodput, style, transport
 from mrclab.lab.report.summary import phases
 from mrclab.lab.run import runner
 from mrclab.lab.scenario.scenario import loads as load_text
@@ -229,8 +229,8 @@ def test_a_run_of_microseconds_is_told_in_microseconds_without_empty_sections(tm
     assert "<th>named</th>" not in text
     assert "<th>base</th>" not in text
     m = outcome.measures
-    assert losses.losses(m).axes[0].get_ylabel().endswith(" µs")
-    assert losses.completions(m).axes[0].get_xlabel() == "time, µs"
+    assert transport.losses(m).axes[0].get_ylabel().endswith(" µs")
+    assert durations.completions(m).axes[0].get_xlabel() == "time, µs"
     titles = [axes.get_title(loc="left") for axes in fabric.switches(m).axes]
     assert len(titles) == 1
     assert re.fullmatch(r"packets in the data queue, a sample every \d+ µs", titles[0])

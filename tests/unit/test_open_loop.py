@@ -178,7 +178,7 @@ def test_every_flow_that_arrives_is_carried_and_its_qps_are_gone(tmp_path, monke
     assert len(done) == 60
     (row,) = summary.summarize(outcome.measures, [], {}).completions
     assert (row["what"], row["count"]) == ("flows of search", 60)
-    assert plots.losses.completions(outcome.measures) is not None
+    assert plots.durations.completions(outcome.measures) is not None
     entry = loaded(tmp_path).scenario.traffic[0]
     wanted = sorted(size for *_, size in entry.arrivals(outcome.measures.fabric, 1))
     assert sorted(flow.size for flow in done) == wanted

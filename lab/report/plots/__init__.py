@@ -7,16 +7,16 @@ from mrclab.lab.report.plots import library
 
 library.load()
 
-from mrclab.lab.report.plots import evs, fabric, goodput, losses, style, training, transport  # noqa: E402 - they load it
+from mrclab.lab.report.plots import durations, evs, fabric, goodput, style, transport  # noqa: E402 - they load it
 from mrclab.lab.report.plots.style import Picture  # noqa: E402
 
 PICTURES: dict[str, tuple[str, Picture]] = {
     "goodput": ("Goodput at the receivers, stacked by plane, under the time line of the faults", goodput.by_plane),
-    "training": ("Steps of training jobs", training.steps),
+    "training": ("Steps of training jobs", durations.steps),
     "flows": ("Goodput of every flow", goodput.by_flow),
     "evs": ("State of every EV of the senders' QPs", evs.ev_states),
-    "losses": ("Packets declared lost, and retransmitted", losses.losses),
-    "completions": ("Completion times", losses.completions),
+    "losses": ("Packets declared lost, and retransmitted", transport.losses),
+    "completions": ("Completion times", durations.completions),
     "paths": ("Traffic by path", goodput.by_path),
     "transport": ("The senders' QPs", transport.transport),
     "switches": ("The switches' ports", fabric.switches),
