@@ -11,6 +11,7 @@ that a METADATA node lists for PyTorch's process groups (`pg_name`), else all ra
 from __future__ import annotations
 
 import functools
+import io
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -85,38 +86,19 @@ def messages() -> Mapping[str, Any]:
     }
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-        if shift > 63:
-            raise ValueError("a length is too long")
-
-
 def _nodes(data: bytes, name: str) -> Iterator[Any]:
-    from google.protobuf.message import DecodeError  # noqa: PLC0415 - after `messages` has said where it is missing
-
-    made, at, first = messages(), 0, True
-    try:
-        while at < len(data):
-            size, at = _varint(data, at)
-            if at + size > len(data):
-                raise ValueError("it ends in the middle of a message")
-            part, at = data[at : at + size], at + size
-            if first:
-                made["GlobalMetadata"].FromString(part)
-                first = False
-            else:
-                yield made["Node"].FromString(part)
-    except (DecodeError, ValueError, IndexError) as error:
-        raise JobError(f"{name}: this is not a Chakra execution trace ({error}); name another file") from None
-    if first:
+    if not data:
         raise JobError(f"{name}: this file is empty; a Chakra execution trace begins with its metadata")
+    made, file = messages(), io.BytesIO(data)
+    from google.protobuf.message import DecodeError  # noqa: PLC0415 - after `messages` has said where it is missing
+    from google.protobuf.proto import parse_length_prefixed  # noqa: PLC0415
+
+    try:
+        parse_length_prefixed(made["GlobalMetadata"], file)
+        while (node := parse_length_prefixed(made["Node"], file)) is not None:
+            yield node
+    except (DecodeError, ValueError) as error:
+        raise JobError(f"{name}: this is not a Chakra execution trace ({error}); name another file") from None
 
 
 def read(files: Mapping[int, bytes], stem: str) -> list[RecordedRank]:
