@@ -42,7 +42,7 @@ def _lines() -> Iterator[str]:
     yield "`mrclab do COMMAND` where a command above has that name, and for `help`. [The prompt](prompt.md) says more."
     commands = sorted(COMMANDS.values(), key=lambda each: each.name)
     typed = [(f"`{each.usage}`", f"{each.meaning}." + (f" {each.more}" if each.more else "")) for each in commands]
-    typed += [(f"`{usage}`", f"{meaning} (only at the prompt itself)") for usage, meaning in LOCAL.items()]
+    typed += [(f"`{each.usage}`", f"{each.meaning} (only at the prompt itself)") for each in LOCAL.values()]
     yield from ("", markdown(("Command", "Does"), [tuple(map(_escaped, cells)) for cells in typed]))
 
 

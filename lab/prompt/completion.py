@@ -17,7 +17,6 @@ _FIELDS = {
     "link": "CABLE", "links": "CABLE", "switch": "SWITCH", "host": "HOST", "hosts": "HOST", "from": "HOST",
     "to": "HOST", "plane": "PLANE",
 }  # fmt: skip
-_LOCAL = {usage.split()[0]: usage for usage in LOCAL}
 _MAX_FILES = 100
 
 
@@ -46,7 +45,8 @@ class WordCompleter(Completer):
             return list(all_kinds().get(done[0], ()))
         if name in all_kinds():
             return self._of_kind(name, done, current)
-        usage = COMMANDS[name].usage if name in COMMANDS else _LOCAL.get(name, "")
+        command = COMMANDS.get(name) or LOCAL.get(name)
+        usage = command.usage if command else ""
         placeholders, at = _PLACEHOLDER.findall(usage), len(done)
         last = placeholders[-1] if placeholders and "..." in usage else ""  # which may be repeated
         what = placeholders[at] if at < len(placeholders) else last
@@ -82,7 +82,7 @@ class WordCompleter(Completer):
             return [f"{plane}/{uplink}" for plane, uplink in fabric.paths(done[0], done[1])]
         known = {
             "HOST": hosts, "SWITCH": switches, "NODE": hosts + switches, "CABLE": cables,
-            "COMMAND": [*COMMANDS, *_LOCAL],
+            "COMMAND": [*COMMANDS, *LOCAL],
             "FAULT": list(self._session.faults), "FLOW": list(self._session.lab.workloads), "WHAT": switches + cables,
             "WHERE": hosts + switches + cables + [f"p{plane}" for plane in planes],
             "PLANE": [str(plane) for plane in planes],

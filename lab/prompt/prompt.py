@@ -40,7 +40,7 @@ class Prompt:
         self._console = console
         self._tools = tools  # commands that need this terminal
         self._typing = False  # at a terminal, where Ctrl-C ends a command and not the lab
-        self._nodes = {node.name for node in views.all_nodes(session.world.fabric)}
+        self._nodes = {node.name for node in registry.all_nodes(session.world.fabric)}
 
     def interact(self) -> None:
         """Read from standard input: a terminal with completion and history, else line by line."""

@@ -2,8 +2,9 @@
 
 import difflib
 import functools
+import inspect
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +20,11 @@ from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.report.grid import grid
 from mrclab.lab.scenario.files import yamlfile
 from mrclab.lab.traffic.base import TRAFFIC
-from mrclab.topo.model import Host, Switch
+from mrclab.topo.model import Fabric, Host, Switch
 
-Action = Callable[[LabSession, Sequence[str]], "Answer"]
+Action = Callable[..., "Answer"]
+"""Called with the session and the words behind the command's name, each an argument."""
+
 UNTYPED = frozenset({"kind", "at", "until", "start"})
 """Fields that a scenario has and a prompt does not: a typed command runs at once."""
 
@@ -45,35 +48,66 @@ class Answer:
 
 @dataclass(frozen=True)
 class Command:
-    """A command: its usage (placeholders in capitals), its function, its help."""
+    """A command: its usage (placeholders in capitals), its meaning, its function, more of its help.
+
+    One that needs the prompt's own terminal has no function; `elsewhere` is what to type in another one.
+    """
 
     usage: str
     meaning: str
-    action: Action
+    action: Action | None = None
     more: str = ""
+    elsewhere: str = ""
 
     @property
     def name(self) -> str:
         """Name of the command."""
         return self.usage.split(maxsplit=1)[0]
 
+    def __call__(self, session: LabSession, arguments: Sequence[str]) -> Answer:
+        """Execute it; ValueError with its usage where it takes fewer or more words."""
+        if self.action is None:
+            raise ValueError(f"{self.name} needs a terminal of its own; type there: {self.elsewhere}")
+        try:
+            inspect.signature(self.action).bind(session, *arguments)
+        except TypeError:
+            raise ValueError(f"usage: {self.usage}") from None
+        try:
+            return self.action(session, *arguments)
+        except OSError as error:  # of one file; the lab goes on
+            raise LabError(f"{plain(error)}; {remedy(error)}") from None
+
 
 COMMANDS: dict[str, Command] = {}
 
+
+def command(usage: str, meaning: str, more: str = "") -> Callable[[Action], Action]:
+    """Register a function as a command; its parameters are the words that the command takes."""
+
+    def register(action: Action) -> Action:
+        made = Command(usage, meaning, action, more)
+        COMMANDS[made.name] = made
+        return action
+
+    return register
+
+
 LOCAL = {
-    "NODE COMMAND": "run a program inside a node, e.g. h1 ip -br link show h1-p1",
-    "p4sh SWITCH": "p4runtime-shell on a switch, as a backup controller: it may read everything and write nothing",
-    "mininet": "Mininet's own prompt",
-    "watch": "summary of the lab, until q or Ctrl-C",
-    "grade N [FILE]": "grade a lesson (docs/lessons), and list what is missing",
-    "quit": "take the lab down",
-}
+    each.name: each
+    for each in (
+        Command("NODE COMMAND", "run a program inside a node, e.g. h1 ip -br link show h1-p1",
+                elsewhere="sudo mrclab exec NODE"),
+        Command("p4sh SWITCH", "p4runtime-shell on a switch, as a backup controller: it may read everything and write"
+                " nothing", elsewhere="sudo mrclab p4sh SWITCH"),
+        Command("mininet", "Mininet's own prompt", elsewhere="mininet at the prompt"),
+        Command("watch", "summary of the lab, until q or Ctrl-C", elsewhere="mrclab watch"),
+        Command("grade N [FILE]", "grade a lesson (docs/lessons), and list what is missing",
+                elsewhere="mrclab grade N"),
+        Command("quit", "take the lab down", elsewhere="quit at the prompt"),
+    )
+}  # fmt: skip
 """Commands that need the prompt's own terminal."""
 
-_OTHER_TERMINAL = {  # what to type in another terminal
-    "p4sh": "sudo mrclab p4sh SWITCH", "watch": "mrclab watch", "grade": "mrclab grade N", "quit": "quit at the prompt",
-    "mininet": "mininet at the prompt",
-}  # fmt: skip
 _SYNONYMS = {  # names in other tools → command here
     "ping": "pingall", "pingpair": "trace", "pingallfull": "pingall", "ls": "nodes", "dump": "net", "intfs": "net",
     "ports": "net", "route": "paths", "routes": "paths", "traceroute": "trace", "cut": "down", "link": "down",
@@ -84,27 +118,6 @@ RENAMED = {"heal": "clear", "pace": "speed"}
 """Commands that have another name since this release, with that name."""
 
 _HELP = frozenset({"--help", "-h", "?"})
-
-
-def command(
-    usage: str, meaning: str, more: str = "", *, least: int = 0, most: float | None = None
-) -> Callable[[Action], Action]:
-    """Register a function as a command of `least` to `most` words; without `most`, of exactly `least`."""
-
-    def register(action: Action) -> Action:
-        def checked(session: LabSession, arguments: Sequence[str]) -> Answer:
-            if not least <= len(arguments) <= (least if most is None else most):
-                raise ValueError(f"usage: {usage}")
-            try:
-                return action(session, arguments)
-            except OSError as error:  # of one file; the lab goes on
-                raise LabError(f"{plain(error)}; {remedy(error)}") from None
-
-        made = Command(usage, meaning, checked, more)
-        COMMANDS[made.name] = made
-        return checked
-
-    return register
 
 
 def run(session: LabSession, line: str) -> Answer:
@@ -122,15 +135,11 @@ def run(session: LabSession, line: str) -> Answer:
         name, arguments = "help", [name, *(each for each in arguments if each not in _HELP)]
     if name in RENAMED:
         new = RENAMED[name]
-        answer = COMMANDS[new].action(session, arguments)
+        answer = COMMANDS[new](session, arguments)
         return Answer(Group(f"{name} is called {new} now; the next release has only {new}", answer.shown), answer.data)
-    if name in COMMANDS:
-        return COMMANDS[name].action(session, arguments)
-    if name in _OTHER_TERMINAL:
-        raise ValueError(f"{name} needs a terminal of its own; type there: {_OTHER_TERMINAL[name]}")
-    fabric = session.world.fabric
-    every: list[Host | Switch] = [*fabric.hosts, *fabric.switches]
-    nodes = [node.name for node in every]
+    if found := COMMANDS.get(name) or LOCAL.get(name):
+        return found(session, arguments)
+    nodes = [node.name for node in all_nodes(session.world.fabric)]
     if name in nodes:
         raise ValueError(f"{name} is a node; the prompt itself runs programs there, and so does: sudo mrclab exec NODE")
     raise ValueError(unknown(name, nodes))
@@ -138,12 +147,14 @@ def run(session: LabSession, line: str) -> Answer:
 
 def unknown(name: str, nodes: Sequence[str] = ()) -> str:
     """Return the error for an unknown command, with the nearest one."""
-    local = [usage.split()[0] for usage in LOCAL if usage[0].islower()]
     word = name.lower()
-    near = (
-        [_SYNONYMS[word]] if word in _SYNONYMS else difflib.get_close_matches(word, [*COMMANDS, *local, *nodes], 1, 0.6)
-    )
+    near = difflib.get_close_matches(_SYNONYMS.get(word, word), [*COMMANDS, *LOCAL, *nodes], 1, 0.6)
     return f"{name}: no such command; " + (f"did you mean {near[0]}?" if near else "help lists all")
+
+
+def all_nodes(fabric: Fabric) -> list[Host | Switch]:
+    """Hosts, then switches."""
+    return [*fabric.hosts, *fabric.switches]
 
 
 def fields(words: Sequence[str], example: str = "link=h1-p1 rate=1%") -> dict[str, Any]:
@@ -160,7 +171,7 @@ def fields(words: Sequence[str], example: str = "link=h1-p1 rate=1%") -> dict[st
     return found
 
 
-def rows(columns: Sequence[str], entries: Sequence[Mapping[str, Any]], right: tuple[str, ...] = ()) -> Table:
+def rows(entries: Sequence[Mapping[str, Any]], *columns: str, right: Collection[str] = ()) -> Table:
     """Return a table of the given fields, a row for each dict."""
     made = grid(*columns, right=right, fold=True)
     for entry in entries:

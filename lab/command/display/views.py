@@ -69,6 +69,11 @@ def denied(reply: Answer, word: str = "denied") -> str:
     return f"{reply['element']} is {word}; node configs of version {reply['version']} say so to {reached}{unknown}"
 
 
+def undenied(reply: Answer) -> str:
+    """Response to `undeny` in one sentence."""
+    return denied(reply, "allowed again")
+
+
 def drained(reply: Answer) -> str:
     """Response to `drain` in one sentence."""
     name, seconds = reply["switch"], reply["seconds"]

@@ -75,7 +75,7 @@ def deny(context: typer.Context, what: Element, reason: Reason = "", as_json: As
 def undeny(context: typer.Context, what: Element, as_json: AsJson = False) -> None:
     """Lift all denials of an element, whatever their source."""
     response = _ask(context, "undeny", what=" ".join(what))
-    _print(response, as_json, lambda answer: views.denied(answer, "allowed again"), done=not response["unnotified"])
+    _print(response, as_json, views.undenied, done=not response["unnotified"])
 
 
 @app.command()

@@ -1,13 +1,13 @@
 """Commands that change the lab: denials, drains, cables, faults, traffic, time; and the report."""
 
 import contextlib
-import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.markup import escape
 
 from mrclab.lab.capture.where import cables
@@ -28,58 +28,61 @@ _LONGEST_WAIT = 3600.0  # seconds of virtual time
 _TRAFFIC = "from=h1 to=h3 size=1GiB"  # example of fields, for usage messages
 
 
-@command(
-    "deny WHAT",
-    "keep all QPs off a switch, cable, plane or path, e.g. deny t1-p1-2, or deny h1 to h3 p2 u1",
-    least=1,
-    most=math.inf,
-)
-def deny(session: LabSession, arguments: Sequence[str]) -> Answer:
+@command("deny WHAT", "keep all QPs off a switch, cable, plane or path, e.g. deny t1-p1-2, or deny h1 to h3 p2 u1")
+def deny(session: LabSession, what: str, *more: str) -> Answer:
     """Deny an element."""
-    response = session.ask("deny", what=" ".join(arguments))
-    return Answer(views.denied(response), response)
+    return _asked(session, views.denied, "deny", what=" ".join((what, *more)))
 
 
-@command("undeny WHAT", "lift a denial", least=1, most=math.inf)
-def undeny(session: LabSession, arguments: Sequence[str]) -> Answer:
+@command("undeny WHAT", "lift a denial")
+def undeny(session: LabSession, what: str, *more: str) -> Answer:
     """Lift a denial."""
-    response = session.ask("undeny", what=" ".join(arguments))
-    return Answer(views.denied(response, "allowed again"), response)
+    return _asked(session, views.undenied, "undeny", what=" ".join((what, *more)))
 
 
-@command("drain SWITCH", "take a switch out of service without losing a packet", least=1)
-def drain(session: LabSession, arguments: Sequence[str]) -> Answer:
+@command("drain SWITCH", "take a switch out of service without losing a packet")
+def drain(session: LabSession, switch: str) -> Answer:
     """Drain a switch."""
-    response = session.ask("drain", _DRAIN, switch=arguments[0], timeout=_DRAIN)
-    return Answer(views.drained(response), response)
+    return _asked(session, views.drained, "drain", _DRAIN, switch=switch, timeout=_DRAIN)
 
 
-@command("undrain SWITCH", "return a drained switch to service", least=1)
-def undrain(session: LabSession, arguments: Sequence[str]) -> Answer:
+@command("undrain SWITCH", "return a drained switch to service")
+def undrain(session: LabSession, switch: str) -> Answer:
     """Undrain a switch."""
-    response = session.ask("undrain", _DRAIN, switch=arguments[0], timeout=_DRAIN)
-    return Answer(views.undrained(response), response)
+    return _asked(session, views.undrained, "undrain", _DRAIN, switch=switch, timeout=_DRAIN)
 
 
 @command("precheck", "check whether a job may start")
-def precheck(session: LabSession, _arguments: Sequence[str]) -> Answer:
+def precheck(session: LabSession) -> Answer:
     """All checks before a job."""
-    response = session.ask("precheck", _PRECHECK, timeout=_PRECHECK)
-    return Answer(views.precheck(response), response)
+    return _asked(session, views.precheck, "precheck", _PRECHECK, timeout=_PRECHECK)
 
 
-@command("down CABLE", "cut a cable, e.g. down t0-p1-1/t1-p1-2, or down h1-p2", least=1, most=math.inf)
-def down(session: LabSession, arguments: Sequence[str]) -> Answer:
+def _asked(
+    session: LabSession,
+    view: Callable[[Mapping[str, Any]], RenderableType],
+    op: str,
+    seconds: float = 0.0,
+    /,
+    **arguments: Any,
+) -> Answer:
+    """Return the controller's response to a request, with its view."""
+    response = session.ask(op, seconds, **arguments)
+    return Answer(view(response), response)
+
+
+@command("down CABLE", "cut a cable, e.g. down t0-p1-1/t1-p1-2, or down h1-p2")
+def down(session: LabSession, end: str, *other_end: str) -> Answer:
     """Cut a cable."""
-    link = _link(session, arguments)
+    link = session.world.fabric.link(" ".join((end, *other_end)))
     session.inject("link_down", {"link": link.name, "name": _cut_name(link)})
     return Answer(f"{link.name} is down", {"link": link.name, "up": False})
 
 
-@command("up CABLE", "bring a cut cable back", least=1, most=math.inf)
-def up(session: LabSession, arguments: Sequence[str]) -> Answer:
+@command("up CABLE", "bring a cut cable back")
+def up(session: LabSession, end: str, *other_end: str) -> Answer:
     """Bring a cable back."""
-    link = _link(session, arguments)
+    link = session.world.fabric.link(" ".join((end, *other_end)))
     if _cut_name(link) in session.faults:
         session.clear(_cut_name(link))
     if owners := session.down().get(link.name):
@@ -91,19 +94,17 @@ def up(session: LabSession, arguments: Sequence[str]) -> Answer:
     "fault KIND FIELD=…",
     "inject a fault, e.g. fault loss link=h1-p2 rate=5%, fault switch_crash switch=t1-p1-1",
     "name=NAME names it. docs/faults.md has every kind with its fields.",
-    least=1,
-    most=math.inf,
 )
-def fault(session: LabSession, arguments: Sequence[str]) -> Answer:
+def fault(session: LabSession, kind: str, *words: str) -> Answer:
     """Inject a fault."""
-    text = session.inject(arguments[0], fields(arguments[1:]))
+    text = session.inject(kind, fields(words))
     return Answer(escape(text), {"message": text})
 
 
-@command("clear [FAULT]", "clear a fault, or all of them, the last first", most=1)
-def clear(session: LabSession, arguments: Sequence[str]) -> Answer:
+@command("clear [FAULT]", "clear a fault, or all of them, the last first")
+def clear(session: LabSession, name: str = "") -> Answer:
     """Clear faults."""
-    lines = session.clear(arguments[0] if arguments else "")
+    lines = session.clear(name)
     return Answer(escape("\n".join(lines) or "nothing to clear"), {"cleared": lines})
 
 
@@ -111,32 +112,27 @@ def clear(session: LabSession, arguments: Sequence[str]) -> Answer:
     "traffic KIND FIELD=…",
     "start a scenario's kind of traffic in the background, e.g. traffic stream from=h1 to=h3 size=1GiB",
     "name=NAME names it; `flows` shows it, `stop NAME` ends it. docs/scenarios.md has every kind with its fields.",
-    least=1,
-    most=math.inf,
 )
-def traffic(session: LabSession, arguments: Sequence[str]) -> Answer:
+def traffic(session: LabSession, kind: str, *words: str) -> Answer:
     """Start traffic."""
     with session.lock:
-        name = session.lab.start_traffic({**fields(arguments[1:], _TRAFFIC), "kind": arguments[0]}).name
+        name = session.lab.start_traffic({**fields(words, _TRAFFIC), "kind": kind}).name
     return Answer(f"{name} runs", {"name": name})
 
 
-@command("stop FLOW", "end a workload before its time", least=1)
-def stop(session: LabSession, arguments: Sequence[str]) -> Answer:
+@command("stop FLOW", "end a workload before its time")
+def stop(session: LabSession, name: str) -> Answer:
     """Stop traffic."""
     with session.lock:
-        if arguments[0] not in session.lab.workloads:
-            raise ValueError(f"no traffic is named {arguments[0]!r}; `flows` lists all")
-        session.lab.stop(arguments[0])
-    return Answer(f"{arguments[0]} is stopped", {"name": arguments[0]})
+        if name not in session.lab.workloads:
+            raise ValueError(f"no traffic is named {name!r}; `flows` lists all")
+        session.lab.stop(name)
+    return Answer(f"{name} is stopped", {"name": name})
 
 
-@command(
-    "send HOST HOST WHAT", "write a file, or random bytes of a size, and wait for it, e.g. send h1 h3 16MiB", least=3
-)
-def send(session: LabSession, arguments: Sequence[str]) -> Answer:
+@command("send HOST HOST WHAT", "write a file, or random bytes of a size, and wait for it, e.g. send h1 h3 16MiB")
+def send(session: LabSession, source: str, destination: str, what: str) -> Answer:
     """Run one transfer to its end."""
-    source, destination, what = arguments
     with session.lock:
         running = _sent(session, source, destination, what)
     try:
@@ -153,10 +149,9 @@ def send(session: LabSession, arguments: Sequence[str]) -> Answer:
     return Answer(escape(line), {"bytes": size, "seconds": seconds, "state": running.state, "name": running.name})
 
 
-@command("wait [FLOW or TIME]", "wait for one workload, for all, or for a time: wait 2s", most=1)
-def wait(session: LabSession, arguments: Sequence[str]) -> Answer:
+@command("wait [FLOW or TIME]", "wait for one workload, for all, or for a time: wait 2s")
+def wait(session: LabSession, name: str = "") -> Answer:
     """Let the lab go on."""
-    name = arguments[0] if arguments else ""
     if name and name not in session.lab.workloads:
         try:
             seconds = parse_duration(name)
@@ -178,15 +173,15 @@ def wait(session: LabSession, arguments: Sequence[str]) -> Answer:
     return Answer("\n".join(f"{each}: {state}" for each, state in states.items()), {"flows": states})
 
 
-@command("speed [NUMBER]", "virtual seconds per real second; 0.001 shows milliseconds as seconds", most=1)
-def speed(session: LabSession, arguments: Sequence[str]) -> Answer:
+@command("speed [NUMBER]", "virtual seconds per real second; 0.001 shows milliseconds as seconds")
+def speed(session: LabSession, number: str = "") -> Answer:
     """Set the speed of virtual time."""
-    if not arguments:
+    if not number:
         return Answer(operations.speed_text(session), {"speed": session.speed})
     try:
-        value = float(arguments[0])
+        value = float(number)
     except ValueError:
-        raise ValueError(f"{arguments[0]!r} is not a number; write, for example, speed 0.001") from None
+        raise ValueError(f"{number!r} is not a number; write, for example, speed 0.001") from None
     return Answer(operations.set_speed(session, value), {"speed": session.speed})
 
 
@@ -194,30 +189,27 @@ def speed(session: LabSession, arguments: Sequence[str]) -> Answer:
     "capture FILE [WHERE...]",
     "record frames until `capture stop`, e.g. capture h1.pcapng h1",
     "WHERE: cables, ports, nodes or planes as p1; left out: all. Wireshark reads the file: docs/captures.md.",
-    least=1,
-    most=math.inf,
 )
-def capture(session: LabSession, arguments: Sequence[str]) -> Answer:
+def capture(session: LabSession, file: str, *where: str) -> Answer:
     """Start or end a capture."""
-    if arguments == ["stop"]:
+    if file == "stop" and not where:
         path, frames = session.capture.stop()
         return Answer(f"{path}: {frames} frames", {"path": str(path), "frames": frames})
-    links = cables(session.world.fabric, arguments[1:])
-    session.capture.start(Path(arguments[0]), links)
-    return Answer(f"capturing on {len(links)} cables; `capture stop` writes {arguments[0]}", {"cables": len(links)})
+    links = cables(session.world.fabric, where)
+    session.capture.start(Path(file), links)
+    return Answer(f"capturing on {len(links)} cables; `capture stop` writes {file}", {"cables": len(links)})
 
 
 @command(
     "report [FOLDER]",
     "what has happened since the lab came up, as `mrclab run` reports it: a directory with page, pictures and history",
     "It goes below FOLDER, else below results/. Its scenario.yaml says what was typed and when.",
-    most=1,
 )
-def report(session: LabSession, arguments: Sequence[str]) -> Answer:
+def report(session: LabSession, folder: str = "results") -> Answer:
     """Report, and go on."""
     from mrclab.lab.prompt.commands import reporting  # noqa: PLC0415 - it draws, and most commands do not
 
-    outcome = reporting.write(session, Path(arguments[0] if arguments else "results"))
+    outcome = reporting.write(session, Path(folder))
     assert outcome.facts is not None
     facts, page = outcome.facts, outcome.directory / "report.html"
     lines = [f"INVALID: {reason}" for reason in facts.invalid] + [facts.headline, f"Report: {page}"]
@@ -242,10 +234,6 @@ def _sent(session: LabSession, source: str, destination: str, what: str) -> Runn
     else:
         size = parse_size(what)
     return session.lab.start_traffic({"kind": "write", "name": name, "from": here, "to": there, "size": size})
-
-
-def _link(session: LabSession, arguments: Sequence[str]) -> Link:
-    return session.world.fabric.link(" ".join(arguments))
 
 
 def _cut_name(link: Link) -> str:
