@@ -1,6 +1,6 @@
 """The resolved plan of a fabric or scenario: nodes, traffic and faults. Needs no root, starts nothing."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from rich.console import Console
@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from mrclab.controller.provisioning import intent
+from mrclab.controller.provisioning.intent import IntendedEntry
 from mrclab.lab.faults.base import FaultBase, LastingFault
 from mrclab.lab.report.grid import grid
 from mrclab.lab.scenario.scenario import Scenario
@@ -22,31 +23,30 @@ MAX_ROWS = 256
 
 _FIRST, _LAST = 8, 4  # that are shown of more
 T = TypeVar("T")
+Row = tuple[object, ...]
 
 
 def show(fabric: Fabric, scenario: Scenario | None, console: Console, tables: bool = False) -> None:
     """Print the plan; `tables` adds the table entries of the switches. Of long lists both ends are shown."""
     for line in _numbers(fabric):
         console.print(line, soft_wrap=True)
-    console.print(_hosts(fabric))
-    console.print(_switches(fabric))
-    console.print(_cables(fabric))
-    if tables:
-        console.print(_entries(fabric))
-    if scenario is not None:
-        for line in _transport(fabric, scenario):
-            console.print(escape(line), soft_wrap=True)
-        console.print(_traffic(fabric, scenario))
-        console.print(_flows(fabric, scenario))
-        console.print(_time_line(fabric, scenario))
-        for verb, entries in (("expect", scenario.expect), ("measure", scenario.measure)):
-            for entry in entries:
-                fields = entry.model_dump(mode="json", exclude_none=True, exclude={"kind"})
-                near = {"about", "share_about"} & type(entry).model_fields.keys()
-                if near and not near & fields.keys() and "within" not in entry.model_fields_set:
-                    del fields["within"]  # the tolerance of a figure that is not given
-                limits = ", ".join(f"{name} {_as_text(value)}" for name, value in fields.items())
-                console.print(f"  {verb} {entry.kind_name}" + (f": {escape(limits)}" if limits else ""))
+    made = [_hosts(fabric), _switches(fabric), _cables(fabric)]
+    for table in [*made, _entries(fabric)] if tables else made:
+        console.print(table)
+    if scenario is None:
+        return
+    for line in _transport(fabric, scenario):
+        console.print(escape(line), soft_wrap=True)
+    for part in (_traffic, _flows, _time_line):
+        console.print(part(fabric, scenario))
+    for verb, entries in (("expect", scenario.expect), ("measure", scenario.measure)):
+        for entry in entries:
+            fields = entry.model_dump(mode="json", exclude_none=True, exclude={"kind"})
+            near = {"about", "share_about"} & type(entry).model_fields.keys()
+            if near and not near & fields.keys() and "within" not in entry.model_fields_set:
+                del fields["within"]  # the tolerance of a figure that is not given
+            limits = ", ".join(f"{name} {_as_text(value)}" for name, value in fields.items())
+            console.print(f"  {verb} {entry.kind_name}" + (f": {escape(limits)}" if limits else ""))
 
 
 def _as_text(value: object) -> str:
@@ -130,78 +130,67 @@ def _first_and_last(items: Sequence[T]) -> Iterator[T | None]:
         yield from items[len(items) - _LAST :]
 
 
-def _skip(table: Table, items: Sequence[object]) -> None:
-    table.add_row(f"… {len(items) - _FIRST - _LAST:,} more", *[""] * (len(table.columns) - 1))
-
-
-def _fill(table: Table, items: Sequence[T], row: Callable[[T], Sequence[str]]) -> None:
-    """Add the rows of the items that are shown, and one for those between."""
+def _shown(items: Sequence[T], rows: Callable[[T], Iterable[Row]]) -> Iterator[Row]:
+    """Rows of the items that are shown, and one for those between."""
     for item in _first_and_last(items):
         if item is None:
-            _skip(table, items)
+            yield (f"… {len(items) - _FIRST - _LAST:,} more",)
         else:
-            table.add_row(*row(item))
+            yield from rows(item)
 
 
-def _listed(words: Sequence[str]) -> str:
-    return ", ".join("…" if word is None else word for word in _first_and_last(words))
+def _listed(items: Sequence[T], text: Callable[[T], str], between: str) -> str:
+    return between.join("…" if item is None else text(item) for item in _first_and_last(items))
+
+
+def _table(title: str, columns: Sequence[str], rows: Iterable[Row]) -> Table:
+    table = grid(*columns, title=title, fold=True)
+    for row in rows:
+        table.add_row(*(escape(str(cell)) for cell in row))
+    return table
 
 
 def _hosts(fabric: Fabric) -> Table:
-    table = grid("host", "T0 group", "downlink", "address", "NIC ports", title="Hosts", fold=True)
+    def rows(host: Host) -> Iterator[Row]:
+        yield host.name, host.group, host.downlink, host.address, ", ".join(port.interface for port in host.ports)
 
-    def row(host: Host) -> list[str]:
-        ports = ", ".join(port.interface for port in host.ports)
-        return [host.name, str(host.group), str(host.downlink), host.address, ports]
-
-    _fill(table, fabric.hosts, row)
-    return table
+    return _table("Hosts", ("host", "T0 group", "downlink", "address", "NIC ports"), _shown(fabric.hosts, rows))
 
 
 def _switches(fabric: Fabric) -> Table:
-    table = grid("switch", "device id", "uSID", "ports", "table entries", title="Switches", fold=True)
-
-    def row(switch: Switch) -> list[str]:
-        ports = _listed([f"{port.number}→{port.peer.node}" for port in switch.ports])
+    def rows(switch: Switch) -> Iterator[Row]:
+        ports = _listed(switch.ports, lambda port: f"{port.number}→{port.peer.node}", ", ")
         count = sum(1 for _ in intent.entries(fabric, switch))
-        return [switch.name, str(switch.device_id), f"{switch.usid:04x}", ports, str(count)]
+        yield switch.name, switch.device_id, f"{switch.usid:04x}", ports, count
 
-    _fill(table, fabric.switches, row)
-    return table
+    columns = ("switch", "device id", "uSID", "ports", "table entries")
+    return _table("Switches", columns, _shown(fabric.switches, rows))
 
 
 def _cables(fabric: Fabric) -> Table:
     shape = fabric.shape
-    tiers = ["NIC–T0", "T0–T1", "T1–T2"][: fabric.spec.tiers]
-    table = grid("plane", *tiers, title="Cables", fold=True)
-    for plane in range(1, fabric.planes + 1):
+
+    def row(plane: int) -> Row:
         last = shape.link_of_nic(len(fabric.hosts), plane)
         low = shape.link_of_switch("t0", plane, 1, shape.down + 1)
         kinds = [range(shape.link_of_nic(1, plane), last + 1, fabric.planes), range(low, low + shape.t0s * shape.up)]
         if shape.t2s:
             high = shape.link_of_switch("t1", plane, 1, shape.t0s_of_pod + 1)
             kinds.append(range(high, high + shape.t1s * shape.t2s_per_t1))
-        table.add_row(str(plane), *("  ".join(_link_names(fabric, some)) for some in kinds))
-    return table
+        return plane, *(_listed(links, lambda index: fabric.links[index].name, "  ") for links in kinds)
 
-
-def _link_names(fabric: Fabric, indexes: Sequence[int]) -> Iterator[str]:
-    return ("…" if index is None else fabric.links[index].name for index in _first_and_last(indexes))
+    tiers = ["NIC–T0", "T0–T1", "T1–T2"][: fabric.spec.tiers]
+    return _table("Cables", ("plane", *tiers), map(row, range(1, fabric.planes + 1)))
 
 
 def _entries(fabric: Fabric) -> Table:
-    table = grid("switch", "table", "entry", title="Table entries", fold=True)
-    for switch in _first_and_last(fabric.switches):
-        if switch is None:
-            _skip(table, fabric.switches)
-            continue
-        entries = intent.entries(fabric, switch)
-        for entry in _first_and_last(entries):
-            if entry is None:
-                _skip(table, entries)
-            else:
-                table.add_row(switch.name, entry.table, escape(intent.describe(fabric, switch, entry)))
-    return table
+    def rows(switch: Switch) -> Iterator[Row]:
+        def of_switch(entry: IntendedEntry) -> Iterator[Row]:
+            yield switch.name, entry.table, intent.describe(fabric, switch, entry)
+
+        return _shown(intent.entries(fabric, switch), of_switch)
+
+    return _table("Table entries", ("switch", "table", "entry"), _shown(fabric.switches, rows))
 
 
 def _transport(fabric: Fabric, scenario: Scenario) -> Iterator[str]:
@@ -227,42 +216,40 @@ def _transport(fabric: Fabric, scenario: Scenario) -> Iterator[str]:
 
 
 def _traffic(fabric: Fabric, scenario: Scenario) -> Table:
-    table = grid("name", "kind", "what", "begins", "QPs", title="Traffic", fold=True)
-    for entry in scenario.traffic:
-        qps = entry.qps_of(scenario.transport.qps)
-        table.add_row(entry.name, entry.kind_name, escape(entry.text(fabric, qps)), str(entry.start), str(qps))
-        for name, value in entry.attributes.items():
-            table.add_row("", "", f"{name} {value}", "", "")
-    return table
+    def rows() -> Iterator[Row]:
+        for entry in scenario.traffic:
+            qps = entry.qps_of(scenario.transport.qps)
+            yield entry.name, entry.kind_name, entry.text(fabric, qps), entry.start, qps
+            for name, value in entry.attributes.items():
+                yield "", "", f"{name} {value}"
+
+    return _table("Traffic", ("name", "kind", "what", "begins", "QPs"), rows())
 
 
 def _flows(fabric: Fabric, scenario: Scenario) -> Table:
     roce = scenario.transport.kind == "roce"
-    address_title = "address" if roce else "address of the first path"
-    table = grid("flow", "bytes", "paths", "base RTT", address_title, title="Flows", fold=True)
 
-    def row(flow: Flow) -> list[str]:
+    def rows(flow: Flow) -> Iterator[Row]:
         paths = fabric.paths(flow.source, flow.destination)
         first = fabric.outer_address(flow.source, flow.destination, srv6.ev(*paths[0], srv6.ev_tag(0)))
         address = fabric.host(flow.destination).address if roce else srv6.text(first)
         size = "until its time is over" if flow.size is None else show_bytes(flow.size)
-        rtt = show_seconds(fabric.base_rtt(flow.source, flow.destination))
-        return [flow.name, size, str(len(paths)), rtt, address]
+        yield flow.name, size, len(paths), show_seconds(fabric.base_rtt(flow.source, flow.destination)), address
 
-    _fill(table, scenario.flows(fabric), row)
-    return table
+    columns = ("flow", "bytes", "paths", "base RTT", "address" if roce else "address of the first path")
+    return _table("Flows", columns, _shown(scenario.flows(fabric), rows))
 
 
 def _time_line(fabric: Fabric, scenario: Scenario) -> Table:
-    table = grid("name", "kind", "what", "begins", "is cleared", title="Faults", fold=True)
-    for fault in scenario.faults:
-        table.add_row(fault.name, fault.kind_name, escape(fault.text(fabric)), str(fault.at), _cleared(fault))
-        if fault.prefix is not None:
-            for part in fault.parts(fabric, scenario.seed):
+    def rows() -> Iterator[Row]:
+        for fault in scenario.faults:
+            yield fault.name, fault.kind_name, fault.text(fabric), fault.at, _cleared(fault)
+            for part in fault.parts(fabric, scenario.seed) if fault.prefix is not None else ():
                 begins = f"{fault.name} + {part.at}"
                 cleared = f"{fault.name} + {part.ends_at}" if part.ends_at else _cleared(part)
-                table.add_row(f"  {part.name}", part.kind_name, escape(part.text(fabric)), begins, cleared)
-    return table
+                yield f"  {part.name}", part.kind_name, part.text(fabric), begins, cleared
+
+    return _table("Faults", ("name", "kind", "what", "begins", "is cleared"), rows())
 
 
 def _cleared(fault: FaultBase) -> str:
