@@ -478,7 +478,7 @@ class Lab:
         return running
 
     def cut_short(self, running: Running, error: str = "") -> None:
-        """End a workload before its time: posted messages are not sent any more."""
+        """End a workload, before its time where it runs: posted messages are not sent any more; destroys its QPs."""
         if running.ended is None:
             self.finish(running, error)
         self._destroy_qps(running)

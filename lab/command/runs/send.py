@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +19,6 @@ from mrclab.lab.command.display import progress as progressbar
 from mrclab.lab.command.live import rundir
 from mrclab.lab.command.options import AsJson, Target, World
 from mrclab.lab.errors import LabError, RunError
-from mrclab.lab.faults.action import NodeAccess
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.prompt.remote import client
 from mrclab.lab.run import worlds
@@ -28,11 +28,11 @@ from mrclab.lab.run.wire.watchdog import Stops
 from mrclab.lab.run.world import Progress
 from mrclab.lab.run.world import World as LiveWorld
 from mrclab.lab.scenario.units import show_bytes, show_rate, show_seconds
-from mrclab.lab.traffic.running.writes import sha256
+from mrclab.lab.session.lab import Lab
+from mrclab.lab.traffic.running.flows import Running
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
-_POLL_S = 0.02  # seconds between two looks at a transfer
 _LOOK_S = 0.5  # seconds between two looks whether a process of the lab is stopped
 
 app = typer.Typer()
@@ -76,15 +76,16 @@ def send(
     names = fabric.host(source).name, fabric.host(destination).name
     if names[0] == names[1]:
         raise LabError(f"{source} cannot send to itself; name two hosts")
-    with progressbar.shown(err) as progress:
+    with ExitStack() as stack:
+        progress = stack.enter_context(progressbar.shown(err))
         if running:
-            with guarded():
-                done = _send(running, names, file, output, progress, timeout)
+            stack.enter_context(guarded())
+            lab: Any = running
         else:
-            with worlds.world_up(
-                where, fabric, progress, target=target, run_dir=context.obj, on_failure=keep_logs
-            ) as lab:
-                done = _send(lab, names, file, output, progress, timeout)
+            lab = stack.enter_context(
+                worlds.world_up(where, fabric, progress, target=target, run_dir=context.obj, on_failure=keep_logs)
+            )
+        done = _send(stack.enter_context(Lab(lab)), names, file, output, progress, timeout)
     if as_json:
         answer.give("send", 0, **done)
         return
@@ -94,100 +95,63 @@ def send(
 
 
 def _send(
-    lab: NodeAccess, names: tuple[str, str], file: Path, output: Path | None, progress: Progress, timeout: float
+    lab: Lab, names: tuple[str, str], file: Path, output: Path | None, progress: Progress, timeout: float
 ) -> dict[str, Any]:
-    """Send, and report the arrival. RunError if the bytes differ."""
-    target = lab.files / names[1] / f"send-{file.name}-from-{names[0]}"
-    notices = _Notices(lab)
-
-    def poll(share: float) -> None:
-        progress(f"{names[0]} → {names[1]}", int(1000 * share), 1000)
-        notices.poll()
-
-    seconds = _transfer(lab, names, file, target, poll, timeout)
-    sent, received = sha256(file), sha256(target)
+    """Send, and report the arrival. RunError if it takes too long, fails, or the bytes differ."""
+    source, destination = names
+    name, size = f"send-{os.getpid()}", file.stat().st_size
+    sent, received = lab.world.files / source / name, lab.world.files / destination / f"{name}-from-{source}"
+    sent.parent.mkdir(parents=True, exist_ok=True)
+    sent.symlink_to(file.resolve())
     try:
-        if output is not None:
-            output.write_bytes(target.read_bytes())
+        fields = {"kind": "write", "name": name, "from": source, "to": destination, "size": size}
+        running = lab.start_traffic(fields)
+        try:
+            _wait(lab, running, file, progress, timeout)
+        finally:
+            lab.cut_short(running, "it was given up")
+        if output is not None and running.intact:
+            output.write_bytes(received.read_bytes())
     except OSError as error:
         raise RunError(f"{file} arrived, but {output} could not be written: {error.strerror}; see --output") from None
     finally:
-        target.unlink()
-    if sent != received:
-        raise RunError(f"{file} arrived damaged: {sent} was sent, {received} arrived")
-    return {"bytes": file.stat().st_size, "seconds": seconds, "sha256": sent}
+        for path in (sent, received):
+            path.unlink(missing_ok=True)
+    end = running.outcome
+    if why := end.get("error"):
+        raise RunError(f"{file} did not arrive: {why}")
+    if not running.intact:
+        raise RunError(f"{file} arrived damaged: {end['sent_sha256']} was sent, {end['received_sha256']} arrived")
+    return {"bytes": size, "seconds": (running.ended or 0.0) - (running.began or 0.0), "sha256": end["sent_sha256"]}
 
 
-def _transfer(
-    lab: NodeAccess,
-    names: tuple[str, str],
-    path: Path,
-    target: Path,
-    progress: Callable[[float], None],
-    timeout: float,
-) -> float:
-    """Write a file into another one by the agents' verbs; return the seconds it took. RunError if it fails.
-
-    The source is mapped for reading; the transport writes the target in place.
-    """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    source, destination = names
-    what, size = f"send-{path.name}", path.stat().st_size
-    ends = {one: lab.call(one, "create_qp", peer=other) for one, other in (names, names[::-1])}
-    qps = {host: int(end["qp"]) for host, end in ends.items()}
-    here = lab.call(source, "reg_mr", path=str(path.resolve()), length=size, access="read")
-    there = lab.call(destination, "reg_mr", path=str(target.resolve()), length=size, access="write")
-    lab.call(source, "connect_qp", qp=qps[source], remote=ends[destination])
-    lab.call(destination, "connect_qp", qp=qps[destination], remote=ends[source])
-    lab.call(destination, "post_recv", qp=qps[destination], wr_id=1)
-    began, done = lab.now, dict[str, float]()
-    lab.call(
-        source, "post_send", qp=qps[source], wr_id=1, opcode="RDMA_WRITE_WITH_IMM",
-        local={"lkey": here["lkey"], "offset": 0, "length": size},
-        remote={"va": there["va"], "rkey": there["rkey"]}, imm=1,
-    )  # fmt: skip
-    while True:
-        for host, qp in qps.items():
-            for completion in lab.call(host, "poll_cq", qp=qp)["completions"]:
-                if completion["status"] != "SUCCESS":
-                    raise RunError(f"{what}: the work request on {host} ended with {completion['status']}")
-                done[host] = completion["t"]
-        if len(done) == len(qps):
-            break
-        counters: list[dict[str, Any]] = lab.call(source, "stats")["qps"]
-        row = next((row for row in counters if row["qp"] == qps[source]), {})
-        if row.get("state") == "ERROR":
-            raise RunError(f"{what}: the QP on {source} is in error: {row.get('reason', 'no reason given')}")
-        share = min(float(row.get("acked_bytes", 0)) / size, 0.9999) if size else 0.0
-        progress(share)
-        if lab.now > began + timeout:
-            raise RunError(f"{what} did not arrive within {timeout:g} s; {share * 100:.0f}% is acknowledged")
-        lab.pause(_POLL_S)
-    progress(1.0)
-    for host, lkey in ((source, here["lkey"]), (destination, there["lkey"])):
-        lab.call(host, "destroy_qp", qp=qps[host])
-        lab.call(host, "dereg_mr", lkey=lkey)
-    return max(done.values()) - began
+def _wait(lab: Lab, running: Running, file: Path, progress: Progress, timeout: float) -> None:
+    """Let time pass until a transfer has ended. RunError if it takes too long."""
+    deadline, look = lab.now + timeout, _notices(lab.world)
+    while running.ended is None:
+        share = running.share(lab.now)
+        progress(" → ".join(running.hosts), int(1000 * share), 1000)
+        look()
+        if lab.now > deadline:
+            raise RunError(f"{file} did not arrive within {timeout:g} s; {share * 100:.0f}% is acknowledged")
+        lab.go_on(deadline)
 
 
-class _Notices:
-    """Says, while a transfer goes on, which processes of its lab a signal has stopped."""
+def _notices(lab: object) -> Callable[[], None]:
+    """Return a function that reports, now and then, which processes of a lab on the wire a signal has stopped."""
+    if not isinstance(lab, LabClients):
+        return lambda: None
+    stops = Stops(lab.fabric, lambda *_, **__: None, lambda text: console.plain(err, f"mrclab: {text}"))
+    due = 0.0
 
-    def __init__(self, lab: NodeAccess) -> None:
-        self._lab = lab if isinstance(lab, LabClients) else None
-        self._stops = Stops(self._lab.fabric, lambda *_, **__: None, self._print) if self._lab else None
-        self._due = 0.0
-
-    def poll(self) -> None:
-        """Look now and then."""
+    def look() -> None:
+        nonlocal due
         now = time.monotonic()
-        if self._lab is not None and self._stops is not None and now >= self._due:
-            self._due = now + _LOOK_S
-            self._stops.poll(now, self._lab.stopped())
+        if now >= due:
+            due = now + _LOOK_S
+            stops.poll(now, lab.stopped())
 
-    @staticmethod
-    def _print(text: str) -> None:
-        console.plain(err, f"mrclab: {text}")
+    return look
 
 
 def _check_output(output: Path | None) -> None:

@@ -7,7 +7,9 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
+from mrclab.events.event import Event as RecordedEvent
 from mrclab.lab.errors import Refused, RunError, Stopped, Unreachable, as_run_error
+from mrclab.lab.kinds import WorldName
 from mrclab.lab.run.wire.watchdog import title_of
 from mrclab.lab.run.world import GONE, KINDS, Event
 from mrclab.rpc.client import Client
@@ -19,6 +21,7 @@ from mrclab.topo.linux.paths import RUN_DIR
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import SpecError
 
+_LEAD, _LEAD_PER_HOST = 0.01, 0.002  # seconds between notifying hosts and their common start time
 ANSWER_TIMEOUT = 10.0  # seconds in which a process answers a call that needs no waiting
 
 
@@ -73,6 +76,23 @@ class LabClients:
             self.forget(node)
             kind = Unreachable if isinstance(error, RpcUnavailable) else RunError
             raise kind(f"{node} could not {op}: {error.message}") from None
+
+    # --- as a World, for traffic ------------------------------------------------------------------------------------
+
+    name: WorldName = "wire"
+    seed = 1
+
+    def lead(self, hosts: int) -> float:
+        """Hosts are notified one after the other."""
+        return _LEAD + _LEAD_PER_HOST * hosts
+
+    def subscribe(self, nodes: Iterable[str], kinds: Collection[str] = KINDS) -> "Listener":
+        """Connect to some processes for their events."""
+        return Listener(self, nodes, kinds)
+
+    def record(self, _event: RecordedEvent, t: float | None = None) -> float:
+        """Record nothing: the history is that of another process."""
+        return self.now if t is None else t
 
     def stopped(self) -> dict[str, int]:
         """Return name → pid of the agents, the controller and the switches that a signal has stopped."""

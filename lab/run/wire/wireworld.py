@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,12 @@ from mrclab.events.event import Event
 from mrclab.events.run import LabUp
 from mrclab.lab import history
 from mrclab.lab.errors import Interrupted, Refused, RunError, Stopped, as_run_error, exhausted, exhausted_by_log
-from mrclab.lab.kinds import WorldName
 from mrclab.lab.run.interrupts import Interrupts, guarded
-from mrclab.lab.run.wire.attach import LabClients, Listener
+from mrclab.lab.run.wire.attach import LabClients
 from mrclab.lab.run.wire.watch import Watch
 from mrclab.lab.run.wire.watchdog import Stops, Watchdog, deleted_files
 from mrclab.lab.run.wire.wireinjector import WireFaultInjector
-from mrclab.lab.run.world import KINDS, Progress, WorldOptions
+from mrclab.lab.run.world import Progress, WorldOptions
 from mrclab.rpc.client import Client
 from mrclab.rpc.errors import RpcError
 from mrclab.rpc.peers import STOPPED_S
@@ -49,7 +48,6 @@ _MAKE_TIMEOUT = 30.0  # seconds for a process to start and create what others wa
 _LOOK = 0.1  # seconds between two liveness checks of a waiting caller
 _DYING = 2.0  # seconds that the kernel may need to end a process
 _POLL = 0.05  # seconds between two looks at the controller
-_LEAD, _LEAD_PER_HOST = 0.01, 0.002  # seconds between notifying hosts and their common start time
 
 
 class WireWorld(LabClients):
@@ -192,20 +190,10 @@ class WireWorld(LabClients):
 
     # --- as a World -------------------------------------------------------------------------------------------------
 
-    name: WorldName = "wire"
-
     @property
     def greeting(self) -> str:
         """Return the bring-up time and the kind of switch."""
         return f"lab verified in {self.bring_up_seconds:.1f} s (target {self.emulation.target.name})"
-
-    def lead(self, hosts: int) -> float:
-        """Hosts are notified one after the other."""
-        return _LEAD + _LEAD_PER_HOST * hosts
-
-    def subscribe(self, nodes: Iterable[str], kinds: Collection[str] = KINDS) -> Listener:
-        """Connect to some processes for their events."""
-        return Listener(self, nodes, kinds)
 
     def stuck(self) -> list[str]:
         """Return nothing: the wire cannot be inspected from outside."""
