@@ -1,10 +1,10 @@
-"""A capture at the prompt: one at a time, until it is stopped. Virtual time has taps; the wire has `mrclab capture`."""
+"""A capture at the prompt: one at a time, until it is stopped, on the wire or in virtual time."""
 
-import signal
-import subprocess
-import sys
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mrclab.lab.capture import pcapng
 from mrclab.lab.errors import LabError
@@ -12,8 +12,8 @@ from mrclab.lab.prompt.remote.turnlock import TurnLock
 from mrclab.lab.run.world import World
 from mrclab.topo.model import Link
 
-_MRCLAB = [sys.executable, "-c", "from mrclab.lab.command.cli import main; main()"]
-_ENDING = 30.0  # seconds that the process of a capture may take to write its file
+if TYPE_CHECKING:
+    from mrclab.lab.capture.virtual import VirtualTaps
 
 
 class CaptureCommand:
@@ -21,7 +21,7 @@ class CaptureCommand:
 
     def __init__(self, world: World, lock: TurnLock) -> None:
         self._world, self._lock = world, lock
-        self._recorder: _CaptureTaps | _CaptureProcess | None = None
+        self._recorder: _CaptureTaps | _CaptureThread | None = None
         self._path = Path()
 
     def start(self, path: Path, links: Sequence[Link]) -> None:
@@ -36,7 +36,7 @@ class CaptureCommand:
         self._recorder = (
             _CaptureTaps(self._world, self._lock, path, links)
             if run_dir is None
-            else _CaptureProcess(run_dir, path, links)
+            else _CaptureThread(run_dir, path, links)
         )
         self._path = path
 
@@ -65,14 +65,10 @@ class _CaptureTaps:
     """In virtual time: frames are kept in memory until the end."""
 
     def __init__(self, world: World, lock: TurnLock, path: Path, links: Sequence[Link]) -> None:
-        from mrclab.lab.capture.virtual import VirtualTaps  # noqa: PLC0415 - a wire lab has no use for it
-
         self._world, self._lock, self._path = world, lock, path
         self._notes: list[tuple[int, str]] = []
         with lock:
-            taps = world.tap(links)  # type: ignore[attr-defined]
-        assert isinstance(taps, VirtualTaps)
-        self._taps = taps
+            self._taps: VirtualTaps = world.tap(links)  # type: ignore[attr-defined]
 
     def note(self, text: str) -> None:
         """Attach a comment to the next frame."""
@@ -85,35 +81,28 @@ class _CaptureTaps:
         return pcapng.store(self._path, self._taps.interfaces, self._taps.frames, self._notes)
 
 
-class _CaptureProcess:
-    """On the wire: a process of `mrclab capture`, which finds faults in the history."""
+class _CaptureThread:
+    """On the wire: a thread writes frames as they come, and comments where the history has a fault."""
 
     def __init__(self, run_dir: Path, path: Path, links: Sequence[Link]) -> None:
-        words = ["--run-dir", str(run_dir), "capture", *(link.name for link in links), "--output", str(path)]
-        self._process = subprocess.Popen(
-            [*_MRCLAB, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
-            start_new_session=True,
-        )  # fmt: skip
-        assert self._process.stderr is not None
-        line = self._process.stderr.readline()  # that it has started, or an error
-        if not line.startswith("capturing"):
-            self._process.kill()
-            self._process.communicate()
-            raise LabError(line.removeprefix("mrclab: ").strip() or "mrclab capture ended without output")
+        from mrclab.lab.capture import recorders  # noqa: PLC0415 - virtual time has no use for it
+        from mrclab.lab.capture.taps import Taps  # noqa: PLC0415 - as above
+
+        self._taps, self._faults = Taps(run_dir, links), recorders.Faults(run_dir / "history" / "lab.jsonl")
+        self._ended, self._pool = threading.Event(), ThreadPoolExecutor(1, "capture")
+        self._frames = self._pool.submit(
+            recorders.record_all, self._taps, self._faults, path, lambda _: self._ended.is_set()
+        )
 
     def note(self, text: str) -> None:
         """Faults stand in the history already."""
 
     def stop(self) -> int:
-        """End the process once its file is written; return the number of frames in it. LabError where it has none."""
-        self._process.send_signal(signal.SIGINT)
+        """End; return the number of frames in the file. OSError where they could not be written."""
+        self._ended.set()
         try:
-            output, errors = self._process.communicate(timeout=_ENDING)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.communicate()
-            raise LabError(f"mrclab capture did not end within {_ENDING:g} s; its file is not whole") from None
-        count = output.strip().removesuffix(" frames").rpartition(" ")[2]
-        if not count.isdigit():
-            raise LabError(f"mrclab capture: {errors.strip() or 'it ended without output'}")
-        return int(count)
+            return self._frames.result()
+        finally:
+            self._pool.shutdown()
+            self._taps.close()
+            self._faults.close()
