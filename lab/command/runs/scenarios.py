@@ -45,27 +45,10 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run a scenario, or each of its variants; exit status 0: PASS, 1: FAIL or aborted, 3: INVALID (slow machine)."""
+    options = dict(locals())
     from mrclab.lab.command.runs import running  # noqa: PLC0415 - help and plans do without
 
-    status = running.run(
-        context.obj,
-        path,
-        target=target,
-        world=world,
-        seed=seed,
-        variant=variant,
-        sets=sets or (),
-        slower=slower,
-        results_dir=results_dir,
-        dry_run=dry_run,
-        ui=ui,
-        browser=browser,
-        place=place,
-        force=force,
-        within=within,
-        as_json=as_json,
-    )
-    if status:
+    if status := running.run(options.pop("context").obj, **options):
         raise typer.Exit(status)
 
 
@@ -120,6 +103,5 @@ def report(
         return
     with results.foreign(directory):
         outcome = runner.finish(directory, lambda judged: running.print_verdict(judged, as_json))
-    status = running.print_place("report", outcome, as_json)
-    if status:
+    if status := running.print_place("report", outcome, as_json):
         raise typer.Exit(status)
