@@ -1,22 +1,12 @@
 """Options that several commands have."""
 
 import re
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, get_args
 
 import typer
 
 from mrclab.lab.kinds import TargetName, WorldName
-
-
-def _one_of(known: Sequence[str]) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in known:
-            raise typer.BadParameter(f"{text!r} is not one of {', '.join(known)}")
-        return text
-
-    return parse
 
 
 def _folder_name(text: str) -> str:
@@ -30,9 +20,8 @@ _FOLDER_NAME = re.compile(r"\w[\w.-]{0,99}")
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON; other output goes to stderr")]
 
 World = Annotated[
-    str | None,
+    WorldName | None,
     typer.Option(
-        parser=_one_of(get_args(WorldName)),
         metavar="|".join(get_args(WorldName)),
         help="on the wire (namespaces and P4 switches, root), or simulated in virtual time; default: as the scenario"
         " says, else wire",
@@ -40,9 +29,8 @@ World = Annotated[
 ]
 
 Target = Annotated[
-    str | None,
+    TargetName | None,
     typer.Option(
-        parser=_one_of(get_args(TargetName)),
         metavar="|".join(get_args(TargetName)),
         help="the P4 switch of the wire (default: bmv2 where it is installed)",
     ),

@@ -1,6 +1,8 @@
 """The command `mrclab capture`: frames of the running lab into pcapng files."""
 
+import math
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -77,11 +79,11 @@ def capture(
     err.print(f"capturing on {len(links)} cables; Ctrl-C ends it")
     try:
         with guarded() as guard:
-            end = _CaptureEnd(lab, length, packets, guard)
+            over = _end_of(lab, length, packets, guard)
             if around_faults:
-                _around(AroundFaults(taps, faults, target, before, after), end)
+                _around(AroundFaults(taps, faults, target, before, after), over)
             else:
-                out.print(f"{output}: {record_all(taps, faults, output, end.come)} frames")
+                out.print(f"{output}: {record_all(taps, faults, output, over)} frames")
         if lost := taps.lost():
             err.print(f"{lost} frames came faster than they could be read and are not in the file")
     except OSError as error:
@@ -91,29 +93,26 @@ def capture(
         faults.close()
 
 
-class _CaptureEnd:
-    """End of a capture: a signal, time over, frames enough, or the lab gone."""
+def _end_of(lab: LabClients, seconds: float, packets: int, interrupts: Interrupts) -> Callable[[int], bool]:
+    """Return a function of the frames so far: True at a signal, time over, frames enough, or the lab gone."""
+    interrupts.shield()  # a signal sets a flag, so that it interrupts no write
+    until, look = time.monotonic() + (seconds or math.inf), 0.0
 
-    def __init__(self, lab: LabClients, seconds: float, packets: int, guard: Interrupts) -> None:
-        guard.shield()  # a signal sets a flag, so that it interrupts no write
-        self._guard = guard
-        self._run_dir = lab.run_dir
-        self._until = time.monotonic() + seconds if seconds else None
-        self._packets = packets
-        self._look = 0.0
-
-    def come(self, frames: int = 0) -> bool:
+    def over(frames: int) -> bool:
+        nonlocal look
         now = time.monotonic()
-        if self._guard.seen or (self._packets and frames >= self._packets) or (self._until and now >= self._until):
+        if interrupts.seen or (packets and frames >= packets) or now >= until:
             return True
-        if now >= self._look:
-            self._look = now + _ALIVE
-            return not on_the_wire(self._run_dir)
-        return False
+        if now < look:
+            return False
+        look = now + _ALIVE
+        return not on_the_wire(lab.run_dir)
+
+    return over
 
 
-def _around(ring: AroundFaults, end: _CaptureEnd) -> None:
-    while not end.come():
+def _around(ring: AroundFaults, over: Callable[[int], bool]) -> None:
+    while not over(0):
         ring.step()
     ring.finish()
     for path in ring.files:

@@ -6,8 +6,7 @@ prints the response.
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +15,7 @@ from rich.console import RenderableType
 from rich.markup import escape
 
 from mrclab.lab import console
-from mrclab.lab.command.display import views
+from mrclab.lab.command.display import progress, views
 from mrclab.lab.command.live.rundir import on_the_wire, virtual
 from mrclab.lab.errors import LabError, RunError
 from mrclab.lab.prompt.remote import client
@@ -152,7 +151,9 @@ def ask(run_dir: Path, op: str, seconds: float = 0.0, /, **arguments: Any) -> di
 
 
 def _ask(context: typer.Context, op: str, seconds: float = 0.0, /, **arguments: Any) -> dict[str, Any]:
-    with _spinner(f"{op} …", seconds):
+    with progress.shown(err, at_once=False) as bar:
+        if seconds:
+            bar(f"{op} …", 0, 0)
         if place := virtual(context.obj):
             return client.ask(place, "controller", RunError, request=op, seconds=seconds, arguments=arguments)
         if not (context.obj / _CONTROLLER).exists():
@@ -171,13 +172,3 @@ def _print(
         out.print(escape(shown) if isinstance(shown, str) else shown, soft_wrap=isinstance(shown, str))
     if not done:
         raise typer.Exit(1)
-
-
-@contextmanager
-def _spinner(text: str, seconds: float) -> Iterator[None]:
-    """Show a spinner on a terminal during a long operation."""
-    if seconds and err.is_terminal:
-        with err.status(text):
-            yield
-    else:
-        yield

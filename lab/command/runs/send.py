@@ -68,7 +68,7 @@ def send(
         else:
             sys.stdout.write(response["text"])
         return
-    where: WorldName = "sim" if world == "sim" else "wire"
+    where: WorldName = world or "wire"
     worlds.check_target(target, where)
     worlds.check_machine_for(where)
     running = attach(context.obj) if where == "wire" else None
