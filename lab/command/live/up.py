@@ -25,11 +25,10 @@ from mrclab.lab.run import size, worlds
 from mrclab.lab.run.mirror import Mirror
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.files import finding
-from mrclab.lab.scenario.scenario import Scenario
+from mrclab.lab.scenario.scenario import LabSetting
 from mrclab.lab.scenario.sections.mapper import MapperSpec
 from mrclab.lab.ui.web.pageprocess import PageProcess
 from mrclab.topo.model import Fabric
-from mrclab.topo.spec import FabricSpec
 
 app = typer.Typer()
 out = console.standard()
@@ -61,57 +60,47 @@ def up(
     """Bring a lab up and open a prompt; the lab is taken down when the prompt ends."""
     registry.all_kinds()  # one that cannot be loaded is reported before the lab is up
     loaded = scenario.load(finding.find_one(path)) if path else None
-    spec = loaded.scenario if loaded else None
-    fabric = loaded.fabric if loaded else Fabric(FabricSpec())
-    chosen: Any = world or (spec.world if spec else "wire")
-    probing = (spec and spec.mapper) or (MapperSpec() if mapper else None)
+    setting: LabSetting = loaded.scenario if loaded else LabSetting()
+    fabric = loaded.fabric if loaded else Fabric(setting.fabric)
+    probing = {"mapper": MapperSpec()} if mapper and setting.mapper is None else {}
+    setting = setting.model_copy(update={"world": world or setting.world, **probing})
+    virtual, run_dir = setting.world == "sim", context.obj
     lines = _lines(script) if script else None
-    worlds.check_target(target, chosen)
-    worlds.check_machine_for(chosen)
-    if chosen == "wire" and (warning := size.check(fabric.spec, force=force)):
+    worlds.check_target(target, setting.world)
+    worlds.check_machine_for(setting.world)
+    if not virtual and (warning := size.check(fabric.spec, force=force)):
         console.plain(err, f"mrclab: {warning}")
     with ExitStack() as stack:
-        page = stack.enter_context(PageProcess(context.obj, _print_plain, browser=browser))
+        page = stack.enter_context(PageProcess(run_dir, _print_plain, browser=browser))
         with progressbar.shown(err) as progress:
             lab: Any = stack.enter_context(
                 worlds.world_up(
-                    chosen, fabric, progress, target=target, seed=spec.seed if spec else 1, run_dir=context.obj,
-                    mapper=probing, transport=spec.transport if spec else None, on_failure=keep_logs,
+                    setting.world, fabric, progress, target=target, seed=setting.seed, run_dir=run_dir,
+                    mapper=setting.mapper, transport=setting.transport, on_failure=keep_logs,
                 )
             )  # fmt: skip
         lab.on_notice(_print_plain)
         out.print(lab.greeting)
-        virtual = chosen == "sim"
-        if not virtual:
-            lab.forgiving = True
-        run_dir, mirror = context.obj, lambda: None
+        controller, mirror = None, lambda: None
         if virtual:
-            run_dir = virtual_run_dir(context.obj)
+            run_dir = virtual_run_dir(run_dir)
             mirror = stack.enter_context(closing(_mirror(lab, run_dir))).write
-        controller = None if virtual else partial(operations.ask, lab.run_dir)
-        setting = _setting(chosen, spec, probing)
-        session = stack.enter_context(LabSession(lab, speed if virtual else None, mirror, controller, setting).open())
+        else:
+            lab.forgiving = True
+            controller = partial(operations.ask, run_dir)
+        given = setting.model_dump(mode="json", include={"world", "transport", "mapper"}, exclude_unset=True)
+        session = stack.enter_context(LabSession(lab, speed if virtual else None, mirror, controller, given).open())
         stack.enter_context(service.served(session, run_dir))
         if ui or browser:
             page.show(run_dir)
-        prompt = Prompt(
-            session, out, _tools(lab, run_dir, virtual) | {"grade": partial(_grade, session, mirror, run_dir)}
-        )
+        tools = _tools(lab, run_dir, virtual) | {"grade": partial(_grade, session, mirror, run_dir)}
+        prompt = Prompt(session, out, tools)
         if lines is not None:
             prompt.script(lines)
         else:
             prompt.interact()
         if session.interrupted:
             raise Interrupted("interrupted; the lab is down")
-
-
-def _setting(world: str, scenario: Scenario | None, mapper: MapperSpec | None) -> dict[str, Any]:
-    """Return the scenario fields of this lab other than fabric and seed."""
-    models = {"transport": scenario.transport if scenario else None, "mapper": mapper}
-    settings = {
-        name: each.model_dump(mode="json", exclude_unset=True) for name, each in models.items() if each is not None
-    }
-    return {"world": world, **settings}
 
 
 def _print_plain(text: str) -> None:
