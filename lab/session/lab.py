@@ -441,32 +441,28 @@ class Lab:
                     self.world.call(host, "release_workload", name=running.name)
             self._with_qps.remove(running)
 
-    def prepare(self, running: Running) -> None:
-        """Make the QPs and memory of a workload, and subscribe to its hosts; RunError where an agent refuses."""
-        self.subscribe_to(running.hosts)
-        running.prepare()
-        self._add(running)
+    def prepare(self, running: Running, *, absent_allowed: bool = False) -> None:
+        """Make the QPs and memory of a workload, and subscribe to its hosts; RunError where an agent refuses.
 
-    def _add(self, running: Running) -> None:
-        self.workloads[running.name] = running
-        if running not in self._with_qps:
-            self._with_qps.append(running)
-
-    def _prepare_again(self, running: Running) -> None:
-        """Prepare a traffic without the hosts whose agents are down."""
+        Where `absent_allowed`, flows of hosts whose agents are down fail, and the others go on.
+        """
         absent = set()
         for host in running.hosts:
             try:
                 self.subscribe_to([host])
             except Unreachable:
+                if not absent_allowed:
+                    raise
                 absent.add(host)
         running.prepare(absent)
-        self._add(running)
+        self.workloads[running.name] = running
+        if running not in self._with_qps:
+            self._with_qps.append(running)
 
     def start_now(self, running: Running) -> None:
         """Have the hosts of a prepared traffic begin; prepares it again where an agent ended since."""
         if not running.ready:
-            self._prepare_again(running)
+            self.prepare(running, absent_allowed=True)
         running.start(self.now + self.world.lead(len(running.hosts)))
 
     def stop(self, name: str) -> Running:
