@@ -55,7 +55,9 @@ def _object(name: str, value: object) -> dict[str, Any]:
 
 OPERATIONS: Final[Mapping[str, Callable[..., str]]] = {
     "inject": _inject,
-    "clear": lambda session, name="": "\n".join(session.clear(str(name))) or "nothing to clear",
+    "clear": lambda session, name=None: (
+        "\n".join(session.clear(None if name is None else str(name))) or "nothing to clear"
+    ),
     "traffic": _start_traffic,
     "speed": set_speed,
     "slow": _slow,

@@ -77,11 +77,11 @@ class LabSession:
             self.lab.apply_due()
             return phrase
 
-    def clear(self, name: str = "") -> list[str]:
+    def clear(self, name: str | None = None) -> list[str]:
         """Clear one fault, or all, the last first; returns a phrase for each. LabError where none has this name."""
         with self.lock:
             line = self.lab.time_line
-            phrases = line.clear_all() if not name else [line.clear(name)]
+            phrases = line.clear_all() if name is None else [line.clear(name)]
             for phrase in phrases:
                 self.capture.note(phrase)
             return phrases

@@ -255,6 +255,7 @@ def test_a_capture_in_virtual_time_holds_what_ports_sent_and_got_with_notes_at_f
         ("traffic write from=h1 to=h2 size=1 start=5s", "write.start: only a scenario has this field"),
         ("wait 1e9", "1e9 of virtual time is too long to wait for at once; at most 3600 s"),
         ("clear it", "no fault named 'it' is in force"),
+        ("clear ''", "no fault named '' is in force"),  # as of a shell's variable that is empty
         ("send h1 'h2", "the line cannot be read"),
     ],
 )

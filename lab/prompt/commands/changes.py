@@ -102,7 +102,7 @@ def fault(session: LabSession, kind: str, *words: str) -> Answer:
 
 
 @command("clear [FAULT]", "clear a fault, or all of them, the last first")
-def clear(session: LabSession, name: str = "") -> Answer:
+def clear(session: LabSession, name: str | None = None) -> Answer:
     """Clear faults."""
     lines = session.clear(name)
     return Answer(escape("\n".join(lines) or "nothing to clear"), {"cleared": lines})
