@@ -122,6 +122,11 @@ class FaultAction(Generic[M]):
         self.due = math.inf
         self.finished = False
 
+    @property
+    def pending(self) -> bool:
+        """True while the action has steps of its own to do."""
+        return self.due < math.inf
+
     def inject(self) -> None:
         """Begin the fault."""
         raise NotImplementedError

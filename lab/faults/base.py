@@ -73,6 +73,11 @@ class FaultBase(OfKind):
         """Trigger that ends the fault, where the scenario names one."""
         return None
 
+    @property
+    def ends_itself(self) -> bool:
+        """True if it ends without being cleared: a run waits for that."""
+        return True
+
     def resolved(self, context: FaultContext) -> "FaultBase":
         """Return the fault with all that is only known when it begins."""
         return self
@@ -135,7 +140,7 @@ else:
 
 
 class LastingFault(FaultBase):
-    """A fault that lasts until it is cleared, or ends without that."""
+    """A fault that lasts until it is cleared; a kind that can end without that overrides `ends_itself`."""
 
     until: KnownTrigger | None = Field(default=None, description="when it ends; left out: when the run ends")
 
@@ -143,6 +148,11 @@ class LastingFault(FaultBase):
     @override
     def ends_at(self) -> Trigger | None:
         return self.until
+
+    @property
+    @override
+    def ends_itself(self) -> bool:
+        return False
 
 
 def unsupported_text(fault: FaultBase, world: WorldName) -> str:

@@ -48,6 +48,11 @@ class RunChaos(RunParts):
     fault: "Chaos"
     _clock = 0.0  # seconds of the plan's time
 
+    @property
+    @override
+    def pending(self) -> bool:
+        return not self.finished
+
     @override
     def advance(self, now: float) -> list[str]:
         """Apply the plan for now. While an action blocks, the plan's time is paused.

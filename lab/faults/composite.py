@@ -22,6 +22,11 @@ class RunParts(FaultAction["CompositeFault"]):
         self._line = TimeLine(context, fault.parts(context.fabric, context.seed))
         self._began = 0.0
 
+    @property
+    @override
+    def pending(self) -> bool:
+        return self._line.pending
+
     @override
     def inject(self) -> None:
         self._began = self.context.now
@@ -43,6 +48,11 @@ class CompositeFault(FaultBase):
     """A fault that consists of `parts`, with times relative to its own."""
 
     action_class: ClassVar[type[FaultAction[Any]]] = RunParts
+
+    @property
+    @override
+    def ends_itself(self) -> bool:
+        return True  # with its last part; parts that do not end are cleared with the run
 
     @property
     @override

@@ -22,6 +22,11 @@ _RECOVERY_TIMEOUT = 15.0  # seconds that switches and controller get to find eac
 Times = Mapping[str, float]
 
 
+def _will_end(action: FaultAction[Any]) -> bool:
+    """Return True if an active fault ends at its own trigger or by itself; others are cleared when the run ends."""
+    return action.fault.ends_at is not None or (action.pending and action.fault.ends_itself)
+
+
 class TimeLine:
     """Injects and clears the faults of a scenario as time and transfers go on."""
 
@@ -40,9 +45,8 @@ class TimeLine:
 
     @property
     def waiting(self) -> list[str]:
-        """Names of the faults that have not begun, and of those that have not ended."""
-        own_end = [action.fault.name for action in self._active if action.fault.ends_at or action.due < math.inf]
-        return [fault.name for fault in self._waiting] + own_end
+        """Names of the faults that have not begun, and of those in force that will end before the run does."""
+        return [fault.name for fault in self._waiting] + [each.fault.name for each in self._active if _will_end(each)]
 
     def advance(self, seconds: float, progress: Times, moments: Times | None = None) -> list[str]:
         """Inject and clear all that is due, `seconds` after the traffic began; return one phrase for each.

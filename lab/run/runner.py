@@ -254,8 +254,8 @@ class _Launch:
             if bare and by_machine(error):
                 raise  # nothing is kept of such a run, and it can be repeated
             reason = exhausted(error) or plain(error)
-            if type(error) is RuntimeError and not exhausted(error):
-                raise  # a bug of the lab itself
+            if isinstance(error, RuntimeError) and not exhausted(error):
+                raise  # a bug of the lab, or of a package that adds kinds to it
             self.notify(reason)
             interrupted = False
             try:

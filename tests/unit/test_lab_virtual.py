@@ -519,9 +519,24 @@ def test_a_run_for_which_the_machine_has_no_thread_left_keeps_what_it_measured(t
     outcome = run(SMALL, tmp_path)
     assert outcome.error.startswith("this machine has run out of processes and threads; ")
     assert (outcome.directory / "history.jsonl").exists()
-    fail(RuntimeError("a mistake"))
-    with pytest.raises(RuntimeError, match="a mistake"):
-        run(SMALL, tmp_path)
+    for bug in (RuntimeError("a mistake"), NotImplementedError()):
+        fail(bug)
+        with pytest.raises(type(bug)):
+            run(SMALL, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "kind: flap, link: t0-p1-1/t1-p1-1, period: 500ms, duty: 20%",
+        "kind: population, count: 1, of: t0-t1, fault: {kind: flap, period: 500ms, duty: 20%}",
+    ],
+)
+def test_a_fault_without_an_end_ends_with_the_traffic(fault, tmp_path):
+    head, _, expect = SMALL.partition("faults:\n")
+    outcome = run(f"{head}faults:\n  - {{name: optic, {fault}, at: 100ms}}\n{expect[expect.index('expect:'):]}", tmp_path)
+    assert outcome.error == ""
+    assert outcome.measures.history.records[-1].t < 100
 
 
 AT_ONCE = """\

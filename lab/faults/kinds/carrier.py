@@ -139,6 +139,11 @@ class Flap(CableFault):
         return self
 
     @property
+    @override
+    def ends_itself(self) -> bool:
+        return self.count is not None
+
+    @property
     def down_seconds(self) -> float:
         """Time without carrier in each flap."""
         return self.down if self.down is not None else self.duty * (self.period or 0.0)
