@@ -21,6 +21,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, SchemaValidator, core_schema
 
 from mrclab.topo.config.registry import KindError, enter, import_entry_points, import_modules, modules
+from mrclab.topo.input.sentences import listed
 
 WorldName = Literal["wire", "sim"]
 TargetName = Literal["soft", "bmv2"]  # P4 switches of the wire
@@ -107,11 +108,14 @@ class Kinds(Generic[M]):
     def register(self, model: type[M]) -> type[M]:
         """Register a class under the value of its `kind`; a class decorator.
 
-        Raises KindError where the class has no `kind` of one value, or another class has the same one.
+        Raises KindError where the class has no `kind` of one value, lacks an abstract method of its base, or another
+        class has the same kind.
         """
         kind = kind_of(model)
         if kind is None:
-            raise KindError(f'{model.__name__}: a {self.family} needs a field `kind: Literal["name"]`')
+            raise KindError(f'{model.__name__}: a kind of {self.family} needs a field `kind: Literal["name"]`')
+        if missing := [*sorted(model.__abstractmethods__), *getattr(model, "missing", list)()]:
+            raise KindError(f"{model.__name__}: a kind of {self.family} needs {listed(missing)}")
         enter(self._models, self.family, kind, model)
         return model
 

@@ -44,14 +44,21 @@ class PipelineConfig:
         return self.schema.get_pipeline_config()
 
     def encode(self, entry: IntendedEntry) -> p4r.Entity:
-        """An entry as a P4Runtime message; ProgramError where the program lacks a name or a value does not fit."""
+        """Return an entry as a P4Runtime message.
+
+        ProgramError where the program lacks a name, a value does not fit, or the table is not one that is read back.
+        """
         actions = [P4TableAction(act.name, **dict(act.params)) for act in entry.actions]
         action = P4IndirectAction([(1, act) for act in actions]) if entry.one_shot else actions[0]
         match = P4TableMatch(entry.match)
         try:
-            return P4TableEntry(entry.table, match=match, action=action).encode(self.schema)
+            entity = P4TableEntry(entry.table, match=match, action=action).encode(self.schema)
         except (ValueError, LookupError) as error:
             raise ProgramError(f"the program cannot hold {entry}: {error}") from None
+        if entry.table not in TABLES:
+            place = "MANAGED_TABLES of controller/provisioning/reconcile.py"
+            raise ProgramError(f"{entry.table} is not in {place}; add it")
+        return entity
 
     def update(self, change: Change) -> p4r.Update:
         """A change as a P4Runtime update."""

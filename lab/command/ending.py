@@ -78,7 +78,7 @@ def _report(error: BaseException) -> int:
     elif isinstance(error, KeyboardInterrupt):
         text, status = "interrupted", Interrupted.status
     else:
-        text, status = f"{_place(error)}: {type(error).__name__}: {error}; {_kept(error)}", 1
+        text, status = f"{_place(error)}: {type(error).__name__}: {_text(error)}; {_kept(error)}", 1
     _print(f"mrclab: {text}")
     return status
 
@@ -99,17 +99,29 @@ def remedy(error: OSError) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """Return where an unexpected error comes from: the lab, or the module of a package that adds kinds to it."""
+    """Return where an unexpected error comes from: the lab, or a package that adds kinds to it; module and line."""
     import traceback  # noqa: PLC0415 - rare
 
     from mrclab.topo.config import registry  # noqa: PLC0415 - it loads pydantic
 
-    packages, found = registry.outside_packages(), "internal error"
+    packages, outside, own = registry.outside_packages(), "", ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         module = str(frame.f_globals.get("__name__", ""))
         if module.partition(".")[0] in packages:
-            found = f"error in {module}, line {line}"
-    return found
+            outside = f"error in {module}, line {line}"
+        elif module.startswith("mrclab."):
+            own = f" in {module}, line {line}"
+    return outside or f"internal error{own}"
+
+
+def _text(error: BaseException) -> str:
+    """Return the text of an unexpected error; of a method that a class should have, their names."""
+    import traceback  # noqa: PLC0415 - rare
+
+    if not isinstance(error, NotImplementedError) or str(error):
+        return str(error)
+    *_, (frame, _line) = traceback.walk_tb(error.__traceback__)
+    return f"{type(frame.f_locals.get('self')).__name__} lacks the method {frame.f_code.co_name}"
 
 
 def _kept(error: BaseException) -> str:

@@ -6,6 +6,7 @@ has one for which there is no evidence (a window in which nothing ran or no host
 
 import math
 import re
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -158,6 +159,7 @@ class BaseExpectation(OfKind):
         """Yield (field, sentence) for each mistake that only the scenario's workloads, by name, show."""
         yield from ()
 
+    @abstractmethod
     def judge(self, measures: "Measures") -> Verdict:
         """Judge a run; raise KeyError for a moment that never came, NoEvidence for other missing data."""
         raise NotImplementedError

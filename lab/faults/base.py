@@ -55,6 +55,12 @@ class FaultBase(OfKind):
     name: NewName
     at: KnownTrigger = Field(description="when it begins: 3s, 25% of NAME, after NAME + 1s")
 
+    @classmethod
+    def missing(cls) -> list[str]:
+        """Return the class variables that a kind needs and this class lacks; `text` takes the place of `phrase`."""
+        needed = ["action_class", *(["phrase"] if cls.text is FaultBase.text else [])]
+        return [name for name in needed if not hasattr(cls, name)]
+
     def action(self, context: FaultContext) -> FaultAction[Any]:
         """Return the action that injects and clears this fault; nothing happens yet."""
         return self.action_class(context, self)

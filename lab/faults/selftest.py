@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import ValidationError
+
 from mrclab.lab import history
 from mrclab.lab.errors import LabError
 from mrclab.lab.faults.base import FAULTS, FaultBase
@@ -20,6 +22,7 @@ from mrclab.rpc import peers
 from mrclab.topo import srv6
 from mrclab.topo.cables.testports import END, ETH_P_IPV6, across, carriers, expect, ports, srv6_packet
 from mrclab.topo.errors import TopoError
+from mrclab.topo.input import sentences
 from mrclab.topo.linux import kernel
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import load
@@ -205,6 +208,10 @@ def _verdict(lab: WireWorld, kind: str) -> SelfTestVerdict:
         _test(lab, kind)
     except (LabError, TopoError, OSError) as error:
         return SelfTestVerdict(kind, passed=False, detail=str(error))
+    except ValidationError as error:
+        return SelfTestVerdict(kind, passed=False, detail=f"its example: {sentences.first(error)}")
+    except NotImplementedError:
+        return SelfTestVerdict(kind, passed=False, detail="it has no self_test")
     return SelfTestVerdict(kind, passed=True)
 
 

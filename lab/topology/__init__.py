@@ -4,6 +4,7 @@ A kind is one class in one module of `kinds/` (or of another package, by the ent
 registered with `@TOPOLOGIES.register`. It gives fields of `fabric`, which the scenario's own go over.
 """
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mrclab.lab.kinds import Kinds
@@ -14,6 +15,7 @@ from mrclab.lab.scenario.files.inputfile import SourceFile
 class TopologyBase(OfKind):
     """Fields of every kind: none."""
 
+    @abstractmethod
     def fabric(self) -> dict[str, Any]:
         """Return fields of `fabric`, as a scenario file has them."""
         raise NotImplementedError

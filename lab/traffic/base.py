@@ -6,6 +6,7 @@ several QPs; its `workload` is the part of a host's agent. Sizes are bytes of pa
 """
 
 import pkgutil
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeAlias
 
@@ -78,10 +79,12 @@ class TrafficBase(OfKind):
         " time only",
     )
 
+    @abstractmethod
     def flows(self, fabric: Fabric, seed: int) -> list[Flow]:
         """Return all flows, in order."""
         raise NotImplementedError
 
+    @abstractmethod
     def workload(self, fabric: Fabric, host: str, qps: int) -> dict[str, Any]:
         """Return the workload of a host's agent, `qps` QPs per flow: fields of WorkloadSpec."""
         raise NotImplementedError

@@ -16,6 +16,7 @@ from mrclab.topo.spec import FabricSpec
 BUILD = Path(__file__).resolve().parents[2] / "p4src" / "build"
 P4INFO, P4JSON = BUILD / "mrc.p4info.txtpb", BUILD / "mrc.json"
 FABRIC = Fabric(FabricSpec(t0s=3, t1s=4))
+_CLASS = (("traffic_class", 1), ("queue", 0), ("trimmable", 0))
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +51,12 @@ def test_an_entry_the_program_cannot_hold_is_named(
 ) -> None:
     with pytest.raises(ProgramError, match=f"cannot hold {entry.table}.*{complaint}"):
         program.update(Change(UpdateKind.INSERT, entry))
+
+
+def test_a_table_that_is_not_read_back_is_refused_with_the_remedy(program: PipelineConfig) -> None:
+    entry = IntendedEntry("classes", (("hdr.ipv6.dscp", 1),), (EntryAction("set_class", _CLASS),))
+    with pytest.raises(ProgramError, match=r"^classes is not in MANAGED_TABLES of .*reconcile\.py; add it$"):
+        program.encode(entry)
 
 
 def test_another_program_has_another_cookie(program: PipelineConfig, tmp_path: Path) -> None:

@@ -8,10 +8,17 @@ from typing import Literal
 import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from mrclab.hosts.mrc.cc import CongestionController
 from mrclab.lab.expectations import EXPECTATIONS
-from mrclab.lab.faults.base import FAULTS
+from mrclab.lab.expectations.base import BaseExpectation
+from mrclab.lab.faults.base import FAULTS, LastingFault
+from mrclab.lab.faults.losses import LOSS_MODELS, LossModelBase
 from mrclab.lab.kinds import KindError, Kinds, kind_of
 from mrclab.lab.scenario.scenario import loads
+from mrclab.lab.topology import TOPOLOGIES, TopologyBase
+from mrclab.lab.traffic.base import TRAFFIC, TrafficBase
+from mrclab.topo.config.algorithms import CONGESTION_CONTROLS
+from mrclab.topo.config.registry import Setting
 
 OUTSIDE = """\
 from typing import Literal
@@ -78,9 +85,51 @@ def test_two_classes_of_one_kind_and_a_class_without_are_refused(shapes):
 
     with pytest.raises(KindError, match="choose another name"):
         shapes.register(Ring)
-    with pytest.raises(KindError, match='Shape: a shape needs a field `kind: Literal\\["name"\\]`'):
+    with pytest.raises(KindError, match='Shape: a kind of shape needs a field `kind: Literal\\["name"\\]`'):
         shapes.register(Shape)
     assert kind_of(Shape) is None
+
+
+@pytest.mark.parametrize(
+    ("kinds", "base", "missing"),
+    [
+        (FAULTS, LastingFault, "fault needs action_class and phrase"),
+        (EXPECTATIONS, BaseExpectation, "expectation needs judge"),
+        (TRAFFIC, TrafficBase, "traffic needs flows and workload"),
+        (LOSS_MODELS, LossModelBase, "loss model needs lost and text"),
+        (TOPOLOGIES, TopologyBase, "topology needs fabric"),
+    ],
+)
+def test_a_class_that_lacks_a_part_of_its_kind_is_refused_as_it_is_registered(kinds, base, missing):
+    class Half(base):
+        kind: Literal["half"]
+
+    with pytest.raises(KindError, match=f"^Half: a kind of {missing}$"):
+        kinds.register(Half)
+    assert "half" not in kinds.names
+
+
+def test_a_congestion_control_that_lacks_a_method_or_takes_no_setting_of_its_own_is_refused():
+    class Half(CongestionController):
+        name = "half"
+
+        def allows(self, size):
+            return True
+
+    class Deaf(Half):
+        name = "deaf"
+        settings = {"alpha": Setting("packets")}  # noqa: RUF012
+
+        def __init__(self, facts, now, beta=1):
+            pass
+
+        wants_ack = snapshot = Half.allows
+
+    controls = CONGESTION_CONTROLS["mrc"]
+    with pytest.raises(KindError, match=r"^Half: a congestion control needs wants_ack and snapshot$"):
+        controls.register(Half)
+    with pytest.raises(KindError, match=r"^Deaf: the setting alpha is no parameter of its __init__; add it there$"):
+        controls.register(Deaf)
 
 
 @pytest.mark.parametrize("kinds", [FAULTS, EXPECTATIONS], ids=lambda kinds: kinds.family)

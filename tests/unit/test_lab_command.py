@@ -4,6 +4,7 @@ import inspect
 import io
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from mrclab.lab.command import cli, ending, entry, machine
 from mrclab.lab.command.live import shortcut
 from mrclab.lab.command.runs import running, scenarios
 from mrclab.lab.errors import LabError, Unreachable
+from mrclab.lab.faults.action import FaultAction
 from mrclab.lab.prompt import prompt, registry
 from mrclab.lab.run.wire import attach
 from mrclab.topo.config import registry as algorithms
@@ -103,6 +105,19 @@ def test_a_sink_keeps_why_and_goes_on():
     assert (broken.error, full.error) == ("", "full")
 
 
+def test_an_unexpected_error_names_its_place_and_a_method_that_a_class_lacks(capfd, monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(NotImplementedError) as error:
+        FaultAction(None, None).clear()
+    assert ending._report(error.value) == 1
+    printed = capfd.readouterr().err
+    assert re.match(
+        r"mrclab: internal error in mrclab.lab.faults.action, line \d+: NotImplementedError: "
+        r"FaultAction lacks the method clear; its traceback is in ",
+        printed.replace("\n", " "),
+    )
+
+
 @pytest.mark.parametrize(
     ("error", "status", "said"),
     [
@@ -110,7 +125,7 @@ def test_a_sink_keeps_why_and_goes_on():
         (PermissionError(13, "Permission denied", "/run/x"), 2, "run the same command with sudo"),
         (KeyboardInterrupt(), 130, "mrclab: interrupted"),
         (algorithms.KindError("fault 'x' of y cannot be loaded"), 2, "mrclab: fault 'x' of y cannot be loaded\n"),
-        (ZeroDivisionError("by zero"), 1, "mrclab: internal error: ZeroDivisionError: by zero; its trace"),
+        (ZeroDivisionError("by zero"), 1, ": ZeroDivisionError: by zero; its traceback is in "),
     ],
 )
 def test_every_error_is_one_sentence_without_a_traceback(monkeypatch, capfd, tmp_path, error, status, said):

@@ -534,7 +534,8 @@ def test_a_run_for_which_the_machine_has_no_thread_left_keeps_what_it_measured(t
 )
 def test_a_fault_without_an_end_ends_with_the_traffic(fault, tmp_path):
     head, _, expect = SMALL.partition("faults:\n")
-    outcome = run(f"{head}faults:\n  - {{name: optic, {fault}, at: 100ms}}\n{expect[expect.index('expect:'):]}", tmp_path)
+    optic = f"faults:\n  - {{name: optic, {fault}, at: 100ms}}\n"
+    outcome = run(head + optic + expect[expect.index("expect:") :], tmp_path)
     assert outcome.error == ""
     assert outcome.measures.history.records[-1].t < 100
 

@@ -115,7 +115,7 @@ def test_a_flowlet_ends_with_a_pause():
 
 
 def test_a_wrong_setting_is_refused():
-    with pytest.raises(VerbsError, match="reps has no parameter 'cash'; did you mean 'cache'"):
+    with pytest.raises(VerbsError, match="reps has no setting 'cash'; did you mean 'cache'"):
         path_selection("reps", random.Random(1), {"cash": 3}, RTT)
 
 

@@ -5,8 +5,20 @@ from typing import Final
 from mrclab.topo.config.registry import Registry
 
 CONGESTION_CONTROLS: Final = {
-    "mrc": Registry("congestion control", "mrc", "mrclab.congestion_controls", "mrclab.hosts.mrc.cc"),
-    "roce": Registry("congestion control", "roce", "mrclab.congestion_controls", "mrclab.hosts.roce.cc"),
+    "mrc": Registry(
+        "congestion control",
+        "mrc",
+        "mrclab.congestion_controls",
+        "mrclab.hosts.mrc.cc",
+        needs=("allows", "wants_ack", "snapshot"),
+    ),
+    "roce": Registry(
+        "congestion control",
+        "roce",
+        "mrclab.congestion_controls",
+        "mrclab.hosts.roce.cc",
+        needs=("rate", "snapshot"),
+    ),
 }
 """By transport. MRC's are classes of `mrclab.hosts.mrc.cc.CongestionController`, RoCE's of `RateControl`."""
 

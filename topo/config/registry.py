@@ -11,6 +11,7 @@ Modules of this tree are imported at the first look-up, those of other packages 
 
 import functools
 import importlib
+import inspect
 import math
 import pkgutil
 import sys
@@ -49,23 +50,28 @@ class Registry:
 
     `group` is the group of entry points, `package` that of the modules of this tree. A registered class has a `name`
     (in scenarios), a `profile` (its name in node configs; empty where it is the same) and `settings`, which it is given
-    as keyword arguments.
+    as keyword arguments. `needs` names the methods that its base class only declares.
     """
 
-    def __init__(self, family: str, owner: str, group: str, package: str) -> None:
+    def __init__(self, family: str, owner: str, group: str, package: str, needs: tuple[str, ...] = ()) -> None:
         self.family = family
         self.owner = owner
         self.group = group
         self._package = package
+        self._needs = needs
         self._known: dict[str, Any] = {}  # by name
         self._profiles: dict[str, Any] = {}  # by the name in node configs
         self._loaded = 0  # 1: the modules of this tree, 2: other packages too
 
     def register(self, made: type[Any]) -> None:
-        """Register a class under its name; KindError where it has none, or another class has the same one."""
+        """Register a class under its name; KindError where it is incomplete, or another class has the same name."""
         name = getattr(made, "name", "")
         if not name:
             raise KindError(f'{made.__name__}: a {self.family} needs a name, such as name: ClassVar[str] = "steady"')
+        if missing := [each for each in self._needs if _is_inherited(made, each)]:
+            raise KindError(f"{made.__name__}: a {self.family} needs {listed(missing)}")
+        if unused := [each for each in made.settings if not _takes(made, each)]:
+            raise KindError(f"{made.__name__}: the setting {unused[0]} is no parameter of its __init__; add it there")
         enter(self._known, self.family, name, made)
         self._profiles[getattr(made, "profile", "") or name] = made
 
@@ -123,6 +129,21 @@ def enter(known: dict[str, Any], family: str, name: str, made: type[Any]) -> Non
             f"{family} {name!r} of {made.__module__} is registered by {other.__module__}; choose another name"
         )
     known[name] = made
+
+
+def _is_inherited(made: type[Any], name: str) -> bool:
+    """Return True if a class has a method of its topmost base class, unless it is that itself."""
+    base = made.__mro__[-2]
+    return base is not made and getattr(made, name, None) is getattr(base, name, None)
+
+
+def _takes(made: type[Any], name: str) -> bool:
+    """Return True if a class takes this keyword argument, or is compiled and does not tell."""
+    try:
+        parameters = inspect.signature(made).parameters
+    except (TypeError, ValueError):
+        return True
+    return name in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
 
 
 class OneOf:
@@ -187,16 +208,16 @@ def _checked(algorithm: Any, name: str, value: Any) -> float | bool:
     known: Mapping[str, Setting] = algorithm.settings
     setting = known.get(name)
     if setting is None:
-        raise ValueError(f"{algorithm.name} has no parameter {name!r}; {nearest(name, sorted(known))}")
+        raise ValueError(f"{algorithm.name} has no setting {name!r}; {nearest(name, sorted(known))}")
     if setting.boolean:
         if not isinstance(value, bool):
-            raise ValueError(f"{name} {value!r} is neither true nor false")
+            raise ValueError(f"{name}: expected true or false, not {value!r}")
         return value
     number = parse_duration(value) if setting.seconds else value
     if isinstance(number, bool) or not isinstance(number, int | float) or not _within(setting, number):
         bounded = math.isfinite(setting.most)
         limits = f"from {setting.least:g} to {setting.most:g}" if bounded else f"of at least {setting.least:g}"
-        raise ValueError(f"{name} {value!r} must be a {setting.type_name} {limits}")
+        raise ValueError(f"{name}: expected a {setting.type_name} {limits}, not {value!r}")
     return number
 
 

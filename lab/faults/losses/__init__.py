@@ -6,6 +6,7 @@ are lost on the wire and in virtual time.
 """
 
 import random
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -18,11 +19,13 @@ from mrclab.topo.config.registry import KindError
 class LossModelBase(OfKind):
     """Fields of every kind: none."""
 
+    @abstractmethod
     def lost(self, draw: random.Random) -> Iterator[int]:
         """Yield the numbers of the packets that are lost, ascending, from 0; without end, or until no more is lost."""
         raise NotImplementedError
 
     @property
+    @abstractmethod
     def text(self) -> str:
         """Describe the loss in one phrase, such as `1% of packets, in bursts`."""
         raise NotImplementedError

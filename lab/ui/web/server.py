@@ -25,7 +25,7 @@ from starlette.staticfiles import StaticFiles
 from mrclab.lab.errors import LabError
 from mrclab.lab.scenario import schema
 from mrclab.lab.scenario.units import parse_size
-from mrclab.lab.traffic.base import TRAFFIC, TrafficBase
+from mrclab.lab.traffic.base import TRAFFIC
 from mrclab.lab.ui.checking import checked, refused
 from mrclab.lab.ui.editor import Editor
 from mrclab.lab.ui.sources import RunIndex, Source
@@ -111,7 +111,7 @@ def _line(line: str) -> str:
 
 def _traffic(kind: str, fields: Collection[str]) -> str:
     """Return why traffic of a kind with these fields is not started; empty where the lab decides."""
-    if local := TRAFFIC.get(kind, TrafficBase).local_fields.intersection(fields):
+    if kind in TRAFFIC and (local := TRAFFIC[kind].local_fields.intersection(fields)):
         names = listed(sorted(local))
         return f"{names} of {kind}: the page reads no files and runs no programs of this machine; {_TERMINAL}"
     return ""
