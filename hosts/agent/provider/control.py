@@ -139,8 +139,9 @@ class ProgramCtl:
         found = b""
         given = fields = 0
         if EvProfileMask(mask) & EvProfileMask.EV_OP and op == EvOp.QUERY_STATE:
-            end = wire.VENDOR_BYTES + entries * wire.EV_ENTRY.size
-            named = [(port, value) for value, port, *_ in wire.EV_ENTRY.iter_unpack(data[wire.VENDOR_BYTES : end])]
+            at, size = wire.VENDOR_BYTES, wire.EV_ENTRY.size
+            given_evs = [wire.EV_ENTRY.unpack_from(data, at + n * size) for n in range(entries)]
+            named = [(port, value) for value, port, *_ in given_evs]
             for (port, value), state in zip(named, self.evs.states(profile, named), strict=True):
                 found += wire.EV_ENTRY.pack(value, port, bytes(32), 0, state, 0)
             given = entries

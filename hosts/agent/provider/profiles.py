@@ -323,6 +323,8 @@ class EvProfiles(ProfileTable[ProgramEvProfile]):
         ends = bool(made.number_online) and (rebuilt or made.state is ProfileState.OFFLINE)
         if ends and (users := self._ctl.ev_profile(made.number_online).users):
             raise VerbsError("EBUSY", f"{profile} serves {users} QPs; destroy them first")
+        if rebuilt or not made.number_online:  # the transport shares those of an ONLINE profile
+            made.entries = [replace(entry) for entry in made.entries]
         self._complete(made, profile, mask)
         if operates:
             self._apply_ev_op(made, op, entries)
