@@ -120,6 +120,11 @@ class Peer:
         self._windows: dict[tuple[str, bool, str], Qpcc] = {}
         self.credit: Qpcc | None = None  # window of its receiver's credit, if there is one
 
+    def take_ports(self, earlier: Peer) -> None:
+        """Take the state of its ports from the object that stood for it while no QP led there."""
+        self.port_mask, self.ports_at = earlier.port_mask, earlier.ports_at
+        self.update_id, self.update_at = earlier.update_id, earlier.update_at
+
     @property
     def planes(self) -> Iterable[int]:
         """This host's planes, in the order of its ports."""
@@ -301,13 +306,18 @@ class PeerTable:
         except ValueError:
             known = None
         if known is None or not known.is_of(self._config):
-            return Peer(self._config, address, self._rng, self._codec, self.own)
+            made = Peer(self._config, address, self._rng, self._codec, self.own)
+            earlier = self._without_qps.get(made.address_bytes)
+            if earlier is not None:
+                made.take_ports(earlier)
+            return made
         known.draw_again(self._config, self._rng)
         return known
 
     def enter(self, peer: Peer) -> None:
         """Count a QP to this peer."""
         self.with_qps[peer.address_bytes] = peer
+        self._without_qps.pop(peer.address_bytes, None)
         peer.qps += 1
 
     def leave(self, peer: Peer) -> None:

@@ -77,6 +77,22 @@ def test_a_port_change_is_told_also_to_a_peer_that_nothing_reaches_for_a_while()
     assert fabric.h3.next_deadline() is None  # answered, so not repeated
 
 
+def test_a_port_that_was_down_before_the_first_qp_is_known_to_be_down():
+    fabric = Fabric()
+    a, b = fabric.h1.verbs, fabric.h3.verbs
+    fabric.port("h3", up=False)
+    qa = a.reserve_qpn()
+    qb = b.create_qp(fabric.sim.configs["h1"].host.address, 0.0)
+    b.connect(qb, {"qpn": qa, "psn": 1, "mpr": 1, "wimm": 1}, 0.0)
+    fabric.sim.run(until=1.0)
+    a.create_qp(fabric.sim.configs["h3"].host.address, 1.0, qpn=qa)
+    a.connect(qa, b.local_info(qb), 1.0)
+    assert fabric.believed() == ALL & ~(1 << PLANE - 1)
+    fabric.port("h3", up=True)
+    fabric.sim.run(until=2.0)
+    assert fabric.believed() == ALL
+
+
 def test_updates_are_taken_from_a_peer_that_counts_anew():
     fabric = Fabric()
     sim = fabric.sim
