@@ -82,8 +82,9 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
     """One QP."""
 
     __slots__ = (
-        "_began", "_uplinks", "cc", "cc_profile", "endpoint", "ev_profile", "in_rotation", "known_evs", "known_prober",
-        "memory", "overhead", "peer", "pending", "qpcc", "remote_mpr", "remote_wimm", "settings", "stats",
+        "_began", "_uplinks", "cc", "cc_profile", "endpoint", "ev_profile", "flushed_bytes", "in_rotation", "known_evs",
+        "known_prober", "memory", "overhead", "peer", "pending", "qpcc", "remote_mpr", "remote_wimm", "settings",
+        "stats",
     )  # fmt: skip
 
     requestor_class = MrcRequestor
@@ -104,6 +105,7 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
         self.peer = peer
         self.settings = settings
         self.stats = MrcQpStats()
+        self.flushed_bytes = 0  # posted and neither acknowledged nor outstanding any more
         self.remote_wimm = settings.wimm
         self.in_rotation = False  # in the round robin of the scheduler
         self.pending = False  # in the list of QPs blocked by the window of their destination
@@ -122,6 +124,8 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
         super().ready_to_receive(peer)
         self.remote_wimm = min(self.settings.wimm, peer["wimm"])
         self.remote_mpr = peer["mpr"]
+        if self.known_requestor is not None:  # made before by a refused post, or as a reset QP left the rotation
+            self.known_requestor.limit_window(self.remote_mpr)
 
     def retune(self, settings: MrcQpSettings, peer: Mapping[str, int]) -> None:
         """Change attributes of the sending half and of the peer's limits before anything is sent (RTR to RTS)."""
@@ -167,8 +171,8 @@ class MrcQueuePair(rc.QueuePair[MrcRequestor, MrcResponder]):
 
     @property
     def backlog(self) -> int:
-        """Bytes that are posted and not acknowledged."""
-        return self.stats.posted_bytes - self.stats.acked_bytes
+        """Bytes that are posted, not acknowledged and not flushed."""
+        return self.stats.posted_bytes - self.stats.acked_bytes - self.flushed_bytes
 
     @property
     def idle(self) -> bool:

@@ -469,6 +469,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         self.in_flight_bytes.clear(now)
         self.window_opened(now)
         self.wimm_in_flight = 0
+        self.qp.flushed_bytes += self.qp.backlog
         incomplete, self.incomplete = self.incomplete, []
         return incomplete
 

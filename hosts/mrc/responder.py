@@ -137,7 +137,7 @@ class MrcResponder(ReceiveHalf):
         size, at = packet.size, packet.body_at
         view = packet.view if not at and size == len(packet.view) else packet.view[at : at + size]
         refusal = self._memory.place(packet.rkey, packet.va, view, self._pd)
-        if refusal is not None:
+        if refusal is not None and size:  # the key of a write without data is not checked, as in InfiniBand
             self.qp.refuse(packet, refusal, now)
             return 0
         self._count(packet, seq, now)
@@ -197,7 +197,7 @@ class MrcResponder(ReceiveHalf):
         stats.placed_packets += 1
         stats.placed_bytes += packet.size
         gap = now - self.last_placed
-        if gap > self.max_gap and stats.placed_packets > 1:
+        if gap > self.max_gap and self.last_placed:
             self.max_gap = gap
         self.last_placed = now
         self.rcvd_bytes += packet.nominal

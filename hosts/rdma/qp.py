@@ -67,7 +67,7 @@ class ReceiveHalf:
         self.first_psn = first_psn  # that is expected
         self.msn = 0  # completely received messages, in order
         self.receives: list[int] = []  # wr_ids of posted receives
-        self.last_placed = 0.0  # time of the last new payload
+        self.last_placed = 0.0  # time of the last new payload; 0: none so far
         self.max_gap = 0.0  # longest interval between two, since it was last reset
 
     def post_receive(self, wr_id: int) -> None:

@@ -72,7 +72,7 @@ class RoceResponder(ReceiveHalf):
         self.expected = seq + 1
         stats.placed_packets += 1
         stats.placed_bytes += packet.size
-        if stats.placed_packets > 1:
+        if self.last_placed:
             self.max_gap = max(self.max_gap, now - self.last_placed)
         self.last_placed = now
         if packet.op in h.ENDS_MESSAGE:

@@ -53,3 +53,34 @@ def test_what_is_sent_from_goes_and_no_packet_of_it_leaves(simulation):
     (reason,) = reasons(sim, "h1")
     assert "/data/source was cut short" in reason
     assert sim.hosts["h1"].next_deadline() is None
+
+
+def test_qps_that_wait_for_the_window_go_on_if_the_memory_of_the_one_in_turn_goes():
+    sim = Simulation(cc_config={"max_cwnd": 20 * 1200})
+    transfers = [Transfer(sim, "h1", "h3", 100 * FULL_SIZE) for _ in range(8)]
+    for transfer in transfers:
+        transfer.write(0, 100 * FULL_SIZE)
+    sim.run(until=0.017)
+    qps = [sim.hosts["h1"].verbs.qp(transfer.qa) for transfer in transfers]
+    waiting = qps[0].qpcc.pending
+    assert len(waiting) == 8
+    first = waiting[0]
+    transfers[qps.index(first)].local.lose("/data/source")
+    sim.run(until=60.0)
+    assert first.state is QpState.ERROR
+    assert [qp.outstanding for qp in qps if qp is not first] == [0] * 7
+
+
+@pytest.mark.parametrize("simulation", [Simulation, RoceSimulation])
+@pytest.mark.parametrize("imm", [None, 5])
+def test_a_write_without_data_needs_no_key(simulation, imm):
+    sim = simulation()
+    transfer = Transfer(sim, "h1", "h3", FULL_SIZE)
+    sim.hosts["h3"].verbs.post_recv(transfer.qb, 1, sim.now)
+    opcode = "RDMA_WRITE" if imm is None else "RDMA_WRITE_WITH_IMM"
+    verbs = sim.hosts["h1"].verbs
+    verbs.post_send(transfer.qa, 0, opcode, transfer.local.lkey, 0, 0, 0, 0, imm, sim.now)
+    transfer.posted = 1
+    sim.run(until=10.0, done=transfer.done)
+    assert [done.status for done in transfer.completions] == ["SUCCESS"]
+    assert [done.imm for done in sim.hosts["h3"].verbs.poll_cq()] == ([] if imm is None else [imm])

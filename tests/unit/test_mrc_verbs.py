@@ -1,10 +1,12 @@
 """The verbs: every refusal with its errno, the state machine, completion queues, flushes."""
 
 import random
+from functools import partial
 from itertools import pairwise
 
 import pytest
 from mrc_sim import FULL_SIZE, Simulation, Transfer, node_config
+from roce_sim import Simulation as RoceSimulation
 
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.rdma.errors import VerbsError
@@ -157,6 +159,24 @@ def test_the_window_is_the_smaller_of_both_sides():
     assert sim.hosts["h1"].verbs.qp(qa).requestor.psn_window == 2 * 128 - 1
 
 
+@pytest.mark.parametrize("earlier", ["refused post", "reset"])
+def test_the_window_is_the_smaller_of_both_sides_whatever_the_qp_did_before(earlier):
+    sim = Simulation()
+    verbs = sim.hosts["h1"].verbs
+    qa = verbs.create_qp(PEER, sim.now, mpr=4)
+    region = verbs.reg_mr(bytearray(100))
+    post = partial(verbs.post_send, qa, 1, "RDMA_WRITE", region.lkey, 0, 1, 0, 1, None)
+    if earlier == "reset":
+        verbs.connect(qa, {"qpn": 1, "psn": 1, "mpr": 4, "wimm": 1}, sim.now)
+        post(sim.now)
+        verbs.modify_qp(qa, "RESET", sim.now)
+        sim.run(until=0.1)
+    else:
+        refused("EINVAL", post, sim.now)
+    verbs.connect(qa, {"qpn": 1, "psn": 1, "mpr": 2, "wimm": 1}, sim.now)
+    assert verbs.qp(qa).requestor.psn_window == 2 * 128 - 1
+
+
 # --- work requests ------------------------------------------------------------------------------
 
 
@@ -237,6 +257,38 @@ def test_a_reset_qp_can_be_connected_again():
     sim.run(until=5.0, done=transfer.done)
     assert transfer.done()
     assert transfer.target == transfer.source
+
+
+@pytest.mark.parametrize("simulation", [Simulation, RoceSimulation])
+def test_a_reset_is_no_gap_between_packets(simulation):
+    sim = simulation()
+    transfer = Transfer(sim, "h1", "h3", FULL_SIZE)
+    transfer.write(0, FULL_SIZE)
+    sim.run(until=5.0)
+    ends = ((sim.hosts["h1"].verbs, transfer.qa), (sim.hosts["h3"].verbs, transfer.qb))
+    for verbs, qp in ends:
+        verbs.modify_qp(qp, "RESET", sim.now)
+    infos = [verbs.local_info(qp) for verbs, qp in ends]
+    for (verbs, qp), info in zip(ends, reversed(infos), strict=True):
+        verbs.connect(qp, info, sim.now)
+    transfer.write(0, FULL_SIZE)
+    sim.run(until=10.0, done=transfer.done)
+    responder = sim.hosts["h3"].verbs.qp(transfer.qb).responder
+    assert responder.last_placed > 5.0
+    assert responder.max_gap == 0.0
+
+
+@pytest.mark.parametrize("target", ["ERROR", "RESET"])
+def test_what_was_flushed_is_no_backlog(target):
+    sim = Simulation()
+    transfer = Transfer(sim, "h1", "h3", 400 * FULL_SIZE)
+    transfer.write(0, 400 * FULL_SIZE)
+    sim.run(until=0.05)
+    verbs = sim.hosts["h1"].verbs
+    qp = verbs.qp(transfer.qa)
+    assert 0 < qp.backlog < 400 * FULL_SIZE
+    verbs.modify_qp(transfer.qa, target, sim.now)
+    assert qp.backlog == 0
 
 
 def test_the_device_tells_its_limits(host):

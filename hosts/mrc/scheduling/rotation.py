@@ -119,11 +119,14 @@ class SendScheduler:
             qp.pending = False
 
     def _set_aside(self, qp: MrcQueuePair) -> bool:
-        """Remove the first QP from the rotation if its windows are closed; False if they are open."""
+        """Remove the QP in turn from the rotation if its windows are closed; False if they are open.
+
+        It is the first one, unless it failed as it was to send: that let a QP that waited for the window in before it.
+        """
         state = qp.requestor.send_state()
         if state is _RUNNABLE:
             return False
-        del self._rotation[0]
+        self._rotation.remove(qp)
         qp.in_rotation = False
         if state is _IDLE:
             if qp.qpcc.pending:
