@@ -295,7 +295,8 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         """A recoverable NACK: send the packet again, on another path."""
         qp = self.qp
         self._stats.nacks_received += 1
-        packet = self.recovery.nacked(unwrap(nack.psn - self.first_psn, self._window.una), nack.timestamp)
+        seq = unwrap(nack.psn - self.first_psn, self._window.una)
+        packet = self.recovery.nacked(seq, nack.timestamp, nack.entropy)
         if packet is None:
             return
         self._peer_responded()

@@ -95,6 +95,25 @@ def test_a_nack_about_an_older_copy_changes_nothing():
     assert qp.stats.lost_packets == before + 1
 
 
+def test_without_timestamps_a_nack_is_about_the_copy_that_took_its_path():
+    sim, transfer = start(40, trimming=True, timestamps=False)
+    transfer.write(0, 40 * FULL_SIZE)
+    sim.run(until=0.001)
+    qp = sim.hosts["h1"].verbs.qps[transfer.qa]
+    packet = qp.requestor.recovery.window.oldest()
+    first = packet.ev.value
+    qp.requestor.declare_lost(packet, "time", sim.now)
+    sim.run(until=0.006)
+    assert packet.sends == 2
+    assert packet.ev.value != first
+    before = qp.stats.lost_packets
+    psn = qp.requestor.first_psn + packet.seq & PSN_MASK
+    qp.requestor.on_nack(h.Nack(h.Reason.TRIMMED, first, psn), sim.now)
+    assert qp.stats.lost_packets == before
+    qp.requestor.on_nack(h.Nack(h.Reason.TRIMMED, packet.ev.value, psn), sim.now)
+    assert qp.stats.lost_packets == before + 1
+
+
 def test_a_late_packet_is_in_flight_again_until_the_receivers_count_takes_it_off():
     sim, transfer = start(30)
     transfer.write(0, 30 * FULL_SIZE)

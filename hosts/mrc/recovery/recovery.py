@@ -114,12 +114,16 @@ class LossRecovery:
         self._judge(window.next, window.next, now)
         return verdict
 
-    def nacked(self, seq: int, timestamp: int) -> SentPacket | None:
-        """Return the packet in flight that a NACK refuses; None if it refers to an older copy, or to none."""
+    def nacked(self, seq: int, timestamp: int, entropy: int) -> SentPacket | None:
+        """Return the packet in flight that a NACK refuses; None if it refers to an older copy, or to none.
+
+        Copies differ in their timestamps, and without these in their EVs, as a retransmission takes another one.
+        """
         packet = self.window.get(seq)
-        if packet is None or packet.state is not _FLIGHT or timestamp not in {0, packet.ts}:
+        if packet is None or packet.state is not _FLIGHT:
             return None
-        return packet
+        is_last = timestamp == packet.ts if timestamp else packet.sends == 1 or entropy == packet.ev.value
+        return packet if is_last else None
 
     def trimmed_rtt(self, packet: SentPacket, now: float) -> float | None:
         """Return the round-trip time of a trimmed packet that a NACK shows.
