@@ -21,6 +21,7 @@ from mrclab.hosts.rdma.packets.psn import unwrap, unwrap_bits, wrap
 from mrclab.hosts.rdma.qp import ReceiveHalf
 from mrclab.hosts.rdma.states import QpState
 from mrclab.hosts.rdma.timers import Timer
+from mrclab.topo.config.nodeconfig import MPR_UNIT
 
 if TYPE_CHECKING:
     from mrclab.hosts.mrc.packets.packet import MrcPacket
@@ -441,7 +442,7 @@ class MrcResponder(ReceiveHalf):
 
     def _reported_mpr(self, now: float) -> int:
         """Return the MPR to report; from then on the QP counts as receiving until nothing has come for a while."""
-        most = self.qp.settings.mpr
+        most = (self.window + 1) // MPR_UNIT
         limits = self._limits
         if limits is None:
             return most

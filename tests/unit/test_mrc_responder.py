@@ -199,6 +199,20 @@ def test_with_dynamic_mpr_the_qps_that_receive_share_the_bitmaps_of_their_host()
     assert windows[0].psn_window == 4 * 128 - 1
 
 
+def test_dynamic_mpr_reports_no_more_than_the_responder_takes():
+    sim = Simulation(cc_profile="none", dynamic_mpr=True, mpr=4)
+    transfer = Transfer(sim, "h1", "h3", 600 * FULL_SIZE)
+    requestor = sim.hosts["h1"].verbs.qp(transfer.qa).requestor
+    receiving = sim.hosts["h3"].verbs.qp(transfer.qb)
+    requestor.limit_window(1)
+    receiving.responder.window = 128 - 1  # as a program's mpr_dest sets it, whose mpr as a requestor is larger
+    sim.network = lambda transit: [sim.delay(transit) + (0.2 if transit.is_write and transit.plane == 1 else 0)]
+    transfer.write(0, 600 * FULL_SIZE)
+    sim.run(done=transfer.done)
+    assert receiving.stats.out_of_window == 0
+    assert requestor.psn_window == 128 - 1
+
+
 def test_with_more_than_64_above_the_oldest_gap_every_second_bitmap_shows_older_gaps_in_turn():
     bench = Bench(400)
     missing = {0, 90, 95, 230}
