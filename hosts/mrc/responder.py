@@ -216,7 +216,7 @@ class MrcResponder(ReceiveHalf):
         self.bits >>= run
         self.base += run
         if self._units:
-            self._release_bitmaps(units_of(self.bits.bit_length()))
+            self._release_bitmaps(units_of(max(self.bits.bit_length() - 1, 0)))
         ends = self._ends
         while ends and ends[0][0] < self.base:
             _, msn, rqmsn, imm, length, requested = heappop(ends)

@@ -222,6 +222,16 @@ def test_an_auto_profile_lets_the_implementation_draw(host):
     assert host.verbs.qp(qp).evs.min_active == 2
 
 
+@pytest.mark.parametrize(("peer", "evs", "least"), [("fdcb:bb00:0:1::2", 4, 1), (PEER, 8, 2)])
+def test_the_floor_of_an_auto_profile_is_in_proportion_to_the_evs_that_a_pair_has(host, peer, evs, least):
+    number = host.ctl.create_ev_profile(Mode.AUTO, EvFormat.STEV, 32, 8)
+    host.ctl.modify_ev_profile(number, ProfileState.OFFLINE)
+    host.ctl.modify_ev_profile(number, ProfileState.ONLINE)
+    made = host.verbs.qp(host.verbs.create_qp(peer, 0.0, ev_profile=number)).evs
+    retired = [ev for ev in list(made.by_value.values()) if made.lost(ev, 0.0, "time")]
+    assert (len(retired), made.active_count()) == (evs - least, least)
+
+
 # --- states and events --------------------------------------------------------------------------
 
 

@@ -199,6 +199,15 @@ def test_with_dynamic_mpr_the_qps_that_receive_share_the_bitmaps_of_their_host()
     assert windows[0].psn_window == 4 * 128 - 1
 
 
+def test_bitmaps_that_no_packet_needs_any_more_are_given_back():
+    bench = Bench(200, bitmap_units=1)
+    limits = bench.host.limits
+    bench.deliver(128)
+    assert not limits.take_bitmaps(1)
+    bench.deliver(0)  # packet 128 is in the first unit now, which every QP has
+    assert limits.take_bitmaps(1)
+
+
 def test_dynamic_mpr_reports_no_more_than_the_responder_takes():
     sim = Simulation(cc_profile="none", dynamic_mpr=True, mpr=4)
     transfer = Transfer(sim, "h1", "h3", 600 * FULL_SIZE)

@@ -74,7 +74,9 @@ def apply_denials(qp: MrcQueuePair, evs: EvSet, now: float) -> None:
 def _ev_set(qp: MrcQueuePair, drawn: array[int] | None) -> EvSet:
     policy, profile, rng = qp.settings.ev, qp.ev_profile, qp.endpoint.rng
     if profile is not None:
-        return EvSet(_profile_evs(qp, profile), profile.ev_count, profile.ev_min_active, rng, qp.ev_changed)
+        evs = _profile_evs(qp, profile)
+        least = profile.ev_min_active * min(len(evs), profile.ev_count) // profile.ev_count  # a pair may have fewer
+        return EvSet(evs, profile.ev_count, least, rng, qp.ev_changed)
     if qp.settings.spray and _has_many_paths(qp):
         return _evs_on_demand(qp, policy, drawn)
     active = policy.active_per_plane
