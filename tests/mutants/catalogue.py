@@ -32,7 +32,7 @@ MUTANTS: Final = (
     Mutant("a late packet is not put back into flight", _IN_FLIGHT, "        self.bytes += packet.nominal\n        self.cc.on_requeue(-packet.nominal)", "        self.cc.on_requeue(0)", ("mrc_survivors",)),
     Mutant("a retransmission takes the path it was lost on", _EVSET, "        ev = self.select(plane, now, lost_ev)\n", "        ev = self.select(plane, now)\n", ("mrc_survivors",)),
     Mutant("a trim in the core does not skip the EV", _REQ, "        if nack.reason == h.Reason.TRIMMED:\n", "        if nack.reason == h.Reason.TRIMMED_LASTHOP:\n", ("mrc_survivors",)),
-    Mutant("a NACK about an older copy is obeyed", _RECOVERY, "or timestamp not in {0, packet.ts}:", "or False:", ("mrc_survivors",)),
+    Mutant("a NACK about an older copy is obeyed", _RECOVERY, "return packet if is_last else None", "return packet", ("mrc_survivors",)),
     Mutant("a late answer overrides newer news of ports", _ENDPOINT, "        if sent_at < peer.ports_at:\n            return\n", "", ("mrc_survivors", "mrc_ports")),
     Mutant("a trimmed copy of a packet that arrived draws a NACK", _RESP, "        if distance < 0 or self.bits >> max(distance, 0) & 1:\n            self._sack(packet, seq, now)  # it arrived whole before\n            return\n", "", ("mrc_survivors",)),
     Mutant("a SACK that answers a probe has an empty bitmap", _RESP, "            bitmap=bits >> (first - self.base) & _BITMAP_MASK if bits else 0,", "            bitmap=bits >> (first - self.base) & _BITMAP_MASK if bits and item.probe_id is None else 0,", ("mrc_survivors",)),
