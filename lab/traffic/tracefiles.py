@@ -105,7 +105,11 @@ def _read_files(path: Path, within: Path | None) -> dict[str, bytes]:
     """The files of a trace: one schedule, or one file for each rank."""
     if path.suffix == chakra.SUFFIX:
         path = path.with_suffix("").with_suffix("")  # a rank's own file was named
-    if path.suffix in {".goal", ".bin"} or path.is_file():
+    try:
+        alone = path.suffix in {".goal", ".bin"} or path.is_file()
+    except OSError:  # of which reading it gives the reason
+        alone = True
+    if alone:
         return {path.name: _bytes_of(path, MAX_BYTES, within)}
     try:
         ranks = sorted(

@@ -108,6 +108,11 @@ def test_a_chakra_trace_that_is_wrong_is_one_sentence_with_file_and_node(tmp_pat
         run(tmp_path, pair(tmp_path, first, second))
 
 
+def test_a_name_that_no_file_can_have_is_refused_with_its_field(tmp_path):
+    with pytest.raises(ScenarioError, match=r"traffic\[1\].file: .* cannot be read: File name too long"):
+        run(tmp_path, [{"name": "job", "kind": "trace", "file": "x" * 300}])
+
+
 def test_files_that_are_missing_or_no_traces_are_named(tmp_path):
     jobs = [{"name": "job", "kind": "trace", "file": "job"}]
     with pytest.raises(ScenarioError, match=r"there is neither .*job nor .*job.0.et"):
