@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from mrclab.bench.sim import htsim, load
 from mrclab.bench.sim.children import SimCost
 from mrclab.bench.sim.common import SimLoad
+from mrclab.lab.errors import RunError
+from mrclab.topo.input import files
 from mrclab.topo.linux import paths
 
 
@@ -55,18 +56,22 @@ class Turns:
         text = json.dumps(key, sort_keys=True)
         path = self._folder and self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
         if path and path.exists():
-            return _read(json.loads(path.read_text(encoding="utf-8"))["cost"])
+            return _read(path)
         if time.monotonic() > self._until:
             raise OutOfTimeError
         cost = run()
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps({"load": json.loads(text), "cost": asdict(cost)}), encoding="utf-8")
+            files.replace_file(path, json.dumps({"load": json.loads(text), "cost": asdict(cost)}))
         return cost
 
 
-def _read(stored: dict[str, Any]) -> SimCost:
-    """Return the cost of a stored run; those of earlier versions call `retransmitted` `again`."""
+def _read(path: Path) -> SimCost:
+    """Return the cost of a stored run; those of earlier versions call `retransmitted` `again`. RunError if damaged."""
     names = {"again": "retransmitted"}
-    fields = {names.get(name, name): value for name, value in stored.items()}
-    return SimCost(**{**fields, "completions": tuple(fields["completions"])})
+    try:
+        stored = json.loads(path.read_bytes())["cost"]
+        fields = {names.get(name, name): value for name, value in stored.items()}
+        return SimCost(**{**fields, "completions": tuple(fields["completions"])})
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise RunError(f"{path} is not a run that was kept here; remove it, and it is done again") from None

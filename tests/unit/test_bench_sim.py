@@ -195,6 +195,16 @@ def test_a_run_kept_by_an_earlier_version_is_read(tmp_path, monkeypatch):
     assert Turns(tmp_path).here(SMALL) == first
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"cost": 5}', '{"cost": {"wall": 1}}', "\xff"])
+def test_a_kept_run_that_is_damaged_is_named(tmp_path, monkeypatch, text):
+    monkeypatch.setattr(load, "run", lambda _load: SimCost(1.0, 1.0, 1).of("MRC Lab", 16, 3, [1e-4]))
+    Turns(tmp_path).here(SMALL)
+    (kept,) = tmp_path.iterdir()
+    kept.write_bytes(text.encode("latin-1"))
+    with pytest.raises(RunError, match=f"{kept} is not a run that was kept here; remove it"):
+        Turns(tmp_path).here(SMALL)
+
+
 def test_what_uet_htsim_cannot_hold_is_run_without_it(monkeypatch, capsys):
     monkeypatch.setattr(htsim, "MAX_HOSTS", 8)
     rows, failed = command.run([SimLoad(16, "permutation", 65_536)], 1, Turns(), with_htsim=True)
