@@ -59,6 +59,33 @@ class CountSeries:
                 found.append(v0 + (values[place] - v0) * (t - t0) / (times[place] - t0))
         return found
 
+    def during(self, spans: Sequence[tuple[float, float]]) -> "CountSeries":
+        """Return the count as it is if it grows in these spans alone, rising and apart, where any is between samples.
+
+        A sample after the end of a transfer has bytes that came before its end: none belong to the pause.
+        """
+        edges: dict[int, list[tuple[float, float]]] = {}  # place of a sample → parts of spans since the one before
+        for begin, end in spans:
+            for place in {bisect_right(self.times, begin), bisect_left(self.times, end)}:
+                if 0 < place < len(self.times):
+                    first, last = max(begin, self.times[place - 1]), min(end, self.times[place])
+                    if first < last:
+                        edges.setdefault(place, []).append((first, last))
+        if not edges:
+            return self
+        found = CountSeries()
+        for place, (t, value) in enumerate(zip(self.times, self.values, strict=True)):
+            if place in edges:
+                active = sum(last - first for first, last in edges[place])
+                count, growth = found.values[-1], value - found.values[-1]
+                for first, last in edges[place]:
+                    found.times += (first, last)
+                    found.values += (count, count + growth * ((last - first) / active))
+                    count = found.values[-1]
+            found.times.append(t)
+            found.values.append(value)
+        return found
+
     def growth(self, begin: float, end: float) -> float:
         """Growth between two times."""
         return self.at(end) - self.at(begin)

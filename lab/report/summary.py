@@ -379,7 +379,6 @@ def relative_time(measures: Measures, t: float) -> float:
 def phases(measures: Measures) -> list[dict[str, Any]]:
     """Goodput between every two successive events; where no flow ran it is 0, and its share of the line None.
 
-    Counts are interpolated between samples: those around a pause would give it bytes of the transfers beside it.
     Empty for flows that come and go, and where samples exceed the line rate: hosts are sampled too rarely then.
     """
     rows: list[dict[str, Any]] = []

@@ -34,6 +34,19 @@ def test_a_counter_is_read_between_its_samples():
     assert CountSeries().at(3) == 0
 
 
+def test_a_counter_grows_only_while_something_ran_where_that_is_known():
+    counter = CountSeries([0.0, 1.0, 2.0, 3.0], [0.0, 10.0, 10.0, 30.0])
+    short = counter.during([(0.25, 0.5), (0.5, 0.75), (2.0, 2.5)])
+    moments = [0.25, 0.5, 0.75, 1.0, 2.0, 2.25, 2.5, 3.0]
+    assert short.at_all(moments) == [short.at(t) for t in moments] == [0, 5, 10, 10, 10, 20, 30, 30]
+    assert counter.during([(0.0, 0.1), (0.9, 1.0)]).at_all([0.1, 0.9]) == pytest.approx([5, 5])
+    late = counter.during([(1.5, math.inf)])
+    assert (late.at(1.5), late.at(2.5), late.at(9)) == (10, 20, 30)
+    for unchanged in ([], [(-1.0, 9.0)], [(3.5, 4.0)]):
+        assert counter.during(unchanged) is counter
+    assert CountSeries().during([(0.0, 1.0)]).times == []
+
+
 def test_a_counter_that_falls_began_at_zero_again_and_goes_on_from_where_it_was():
     counter = CountSeries()
     for t, value in ((0, 0), (1, 10), (2, 3), (3, 5)):

@@ -1,6 +1,7 @@
 """Reports made from a history: the page, the pictures, the numbers, and making them again from a result directory."""
 
 import io
+import itertools
 import json
 import math
 import os
@@ -132,17 +133,27 @@ def test_phases_are_not_told_where_samples_say_that_more_arrived_than_links_carr
     assert phases(measures(change=doubled)) == []
 
 
+PAUSE = """
+name: pause
+world: sim
+fabric: {planes: 2, t0s: 2, t1s: 2, hosts_per_t0: 1, link: {rate_pps: 400, delay: 4ms}}
+traffic:
+  - {name: first, kind: write, from: h1, to: h2, size: 256 KiB}
+  - {name: second, kind: write, from: h1, to: h2, size: 256 KiB, start: first.end + 1 s}
+"""
+
+
+def test_a_transfer_that_begins_and_ends_between_two_samples_has_the_goodput_of_its_own_time():
+    m = runner.measure(load_text(PAUSE), Path(), lambda *_: None, lambda _: None).measures
+    for flow, plane, traffic in itertools.product(m.flows, (None, 1), (True, False)):
+        chosen = Selection(traffic=flow.traffic if traffic else "", plane=plane)
+        carried = 256 * 1024 / (1 if plane is None else 2)
+        assert m.goodput(flow.begin, flow.end, chosen) == pytest.approx(carried / (flow.end - flow.begin), rel=0.02)
+        assert m.rates.binned([flow.end, flow.end + 0.5], chosen) == [pytest.approx(0, abs=1)]
+
+
 def test_a_pause_between_transfers_has_no_goodput_and_no_share_of_the_line(tmp_path):
-    """The sample after the pause spreads what the second transfer brings over it."""
-    text = """
-    name: pause
-    world: sim
-    fabric: {planes: 2, t0s: 2, t1s: 2, hosts_per_t0: 1, link: {rate_pps: 400, delay: 4ms}}
-    traffic:
-      - {name: first, kind: write, from: h1, to: h2, size: 256 KiB}
-      - {name: second, kind: write, from: h1, to: h2, size: 256 KiB, start: first.end + 1 s}
-    """
-    directory = runner.run_scenario(load_text(text), tmp_path).directory
+    directory = runner.run_scenario(load_text(PAUSE), tmp_path).directory
     rows = results.read_file(directory, "result.json")["facts"]["phases"]
     assert [row["of_line"] is None for row in rows] == [False, True, False]
     assert [row["goodput"] > 0 for row in rows] == [True, False, True]

@@ -4,7 +4,8 @@ A workload of a scenario has one flow or many (a permutation, an incast); a flow
 or several QPs, and is named `TRAFFIC/h1>h3`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 from mrclab.lab.history import History, Record
@@ -29,6 +30,17 @@ class MeasuredFlow(NamedTuple):
     def ran(self, begin: float, end: float) -> bool:
         """Return True if it ran at some time between two."""
         return self.begin < end and self.end > begin
+
+
+def active(flows: Iterable[MeasuredFlow]) -> list[tuple[float, float]]:
+    """Return the spans in which at least one of the flows ran, rising and apart."""
+    found: list[tuple[float, float]] = []
+    for begin, end in sorted((flow.begin, flow.end) for flow in flows):
+        if found and begin <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((begin, end))
+    return found
 
 
 class Selection(NamedTuple):
@@ -96,10 +108,18 @@ class MeasuredFlows:
         """Hosts that send."""
         return {flow.source for flow in self.all}
 
+    @cached_property
+    def by_sink(self) -> dict[str, list[MeasuredFlow]]:
+        """Flows by the host that receives them."""
+        found: dict[str, list[MeasuredFlow]] = {}
+        for flow in self.all:
+            found.setdefault(flow.destination, []).append(flow)
+        return found
+
     @property
     def sinks(self) -> set[str]:
         """Hosts that receive."""
-        return {flow.destination for flow in self.all}
+        return set(self.by_sink)
 
 
 def ends_of(flow: str) -> tuple[str, str]:

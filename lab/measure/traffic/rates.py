@@ -6,7 +6,7 @@ from functools import cached_property
 
 from mrclab.lab.measure.samples import Samples
 from mrclab.lab.measure.series import CountSeries, binned_total, total
-from mrclab.lab.measure.traffic.flows import MeasuredFlow, MeasuredFlows, Selection
+from mrclab.lab.measure.traffic.flows import MeasuredFlow, MeasuredFlows, Selection, active
 from mrclab.topo.model import Fabric
 
 Path = tuple[int, int]  # plane, uplink; uplink 0 inside a T0 group
@@ -40,10 +40,11 @@ class Rates:
     def by_plane(self) -> dict[int, list[CountSeries]]:
         """New payload bytes that receivers put into memory, by plane."""
         found: dict[int, list[CountSeries]] = {plane: [] for plane in range(1, self._fabric.planes + 1)}
-        sinks = self._flows.sinks
+        spans = {host: active(flows) for host, flows in self._flows.by_sink.items()}
         for (host, plane), counter in sorted(self._samples.placed.items()):
-            if host in sinks:
-                found.setdefault(plane, []).append(counter)
+            if host in spans:
+                known = not self._flows.come_and_go
+                found.setdefault(plane, []).append(counter.during(spans[host]) if known else counter)
         return found
 
     @cached_property
@@ -79,7 +80,7 @@ class Rates:
     def _arrived(self, flow: MeasuredFlow) -> list[CountSeries]:
         if not flow.receivers:
             return [c for (host, _), c in sorted(self._samples.placed.items()) if host == flow.destination]
-        return [self._samples.qps[key].count("placed_bytes") for key in flow.receivers]
+        return [self._samples.qps[key].count("placed_bytes").during(active([flow])) for key in flow.receivers]
 
     def _acknowledged(self, flow: MeasuredFlow, plane: int) -> list[CountSeries]:
         senders, size = set(flow.senders), self._fabric.spec.path_mtu
@@ -87,7 +88,8 @@ class Rates:
         for (host, qp, _), series in self._samples.paths.items():
             if series.path[0] == plane and ((host, qp) in senders or (not senders and host == flow.source)):
                 packets = series.count("acked_packets")
-                found.append(CountSeries(packets.times, [value * size for value in packets.values]))
+                acked = CountSeries(packets.times, [value * size for value in packets.values])
+                found.append(acked.during(active([flow])) if senders else acked)
         return found
 
     def goodput(self, begin: float, end: float, chosen: Selection = EVERYTHING) -> float:
