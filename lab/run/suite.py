@@ -172,10 +172,11 @@ class Suite:
             for attempt in range(self.again + 1):
                 entry = self.run_one(loaded, result.directory / "runs")
                 self.notify(f"{what}: {entry.outcome}")
+                if attempt:
+                    result.entries.pop()
                 result.entries.append(entry)
-                if entry.state != "invalid" or attempt == self.again:
+                if entry.state != "invalid":
                     break
-                result.entries.pop()
 
     def run_one(self, loaded: Loaded, parent: Path) -> SuiteEntry:
         """Run one scenario and return its result in any case; free its memory. Raises Interrupted."""

@@ -1,5 +1,6 @@
 """Suites: which files are meant, which runs that makes, and what repeated runs say together."""
 
+import contextlib
 import gc
 import io
 import json
@@ -13,8 +14,9 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
+from mrclab import HOME
 from mrclab.lab.command.cli import app
-from mrclab.lab.errors import LabError, RunError, ScenarioError
+from mrclab.lab.errors import Interrupted, LabError, RunError, ScenarioError
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.measure.intervals import summary
 from mrclab.lab.report import suitereport
@@ -142,6 +144,21 @@ def test_a_suite_whose_results_can_go_nowhere_begins_no_run(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(LabError, match=r"results cannot go to .*/file: .* is not a directory .* see --results"):
         suite.Suite(tmp_path / "file", lambda *_: None, lambda _: None).run([])
+
+
+@pytest.mark.parametrize(("states", "kept"), [(["invalid", "passed"], "passed"), (["invalid"], "invalid")])
+def test_an_invalid_run_stays_in_the_report_until_its_repetition_has_ended(tmp_path, monkeypatch, states, kept):
+    def run_one(_suite, loaded, _parent):
+        if not states:
+            raise Interrupted("interrupted")
+        return SuiteEntry(loaded.base_name, "", 1, states.pop(0), 1.0)
+
+    monkeypatch.setattr(suite.Suite, "run_one", run_one)
+    made = suite.Suite(tmp_path, lambda *_: None, lambda _: None, again=1)
+    planned = [scenario.load(HOME / "scenarios" / "link-failure.yaml")]
+    with contextlib.suppress(Interrupted):
+        made.run(planned)
+    assert [entry.state for entry in made.result.entries] == [kept]
 
 
 def test_the_interval_of_the_mean_is_student_s():

@@ -2,12 +2,14 @@
 
 import math
 import re
+from types import SimpleNamespace
 
 import pytest
 
 from mrclab.lab.errors import RunError
 from mrclab.lab.faults.action import FaultAction
 from mrclab.lab.faults.kinds.carrier import LinkDown
+from mrclab.lab.faults.kinds.controllers import ControllerSlow
 from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.scenario import scenario
 from mrclab.topo.errors import TopoError
@@ -176,3 +178,15 @@ def test_a_begin_and_an_end_that_are_due_at_once_are_taken_in_turn(line):
     short.advance(1.1, {})
     short.advance(1.2, {})
     assert done == ["inject cut", "advance cut", "clear cut"]
+
+
+def test_a_slow_controller_that_has_ended_is_looked_at_once_a_period():
+    ground = Ground()
+    ground.injector = SimpleNamespace(is_alive=lambda _node: False)
+    slow = ControllerSlow(name="slow", kind="controller_slow", at=0, period=1.0, pause=0.5)
+    action = slow.action(ground)
+    action.inject()
+    assert action.due == 1.0
+    action.advance(1.0)
+    assert action.due == 2.0
+    action.clear()

@@ -132,7 +132,7 @@ class SlowController(SteppedAction["ControllerSlow"]):
         injector, due = self.context.injector, self.context.now
         while True:
             if not injector.is_alive(CONTROLLER):
-                pass  # another fault ended it
+                due += self.fault.period  # something else ended it
             elif self._stopped:
                 injector.thaw(CONTROLLER)
                 self._stopped = False
