@@ -313,7 +313,10 @@ def run_scenario(
         lines = None if keeps else world.hand_over()
         directory = results.collect(world, loaded, parent, reason)
         if trace is not None:
-            trace.store(directory)
+            try:
+                trace.store(directory)
+            except OSError as error:
+                notify(f"the trace could not be written: {plain(error)}; all else of the run is kept")
         return directory, lines
 
     launch = _Launch(loaded, parent, progress, notify, target, run_dir, begin)

@@ -1,6 +1,7 @@
 """Packets of a run by filter: a scenario's trace in pcapng and Parquet, and `mrclab packets` on any capture."""
 
 import csv
+import errno
 
 import pytest
 from pydantic import ValidationError
@@ -8,7 +9,7 @@ from typer.testing import CliRunner
 
 from mrclab.hosts.mrc.packets.headers import MrcOpcode
 from mrclab.hosts.roce.headers import RoceOpcode
-from mrclab.lab.capture import packets, pcapng
+from mrclab.lab.capture import packets, pcapng, tracing
 from mrclab.lab.command.cli import app
 from mrclab.lab.errors import LabError, ScenarioError
 from mrclab.lab.run import runner, worlds
@@ -79,6 +80,17 @@ def test_parquet_holds_what_the_capture_holds_with_names_of_hosts(tmp_path):
 def test_an_empty_trace_is_reported(tmp_path):
     _, said = traced(tmp_path, TEXT + "trace: {kind: data, plane: 1, trimmed: true}\n")
     assert "trace: no packet met all of its conditions; a QP's first PSN is a random number" in said
+
+
+def test_a_trace_that_does_not_fit_costs_nothing_else_of_the_run(tmp_path, monkeypatch):
+    def full(path, *_arguments):
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(tracing.pcapng, "store", full)
+    directory, said = traced(tmp_path)
+    assert (directory / "result.json").exists()
+    what = f"{directory}/trace.pcapng: No space left on device"
+    assert f"the trace could not be written: {what}; all else of the run is kept" in said
 
 
 def test_more_packets_than_most_are_counted(tmp_path):

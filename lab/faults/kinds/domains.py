@@ -17,7 +17,7 @@ from mrclab.topo.model import Fabric
 class Domain(CompositeFault, LastingFault):
     """Faults of everything in one domain, all at once; which one is drawn from the seed, where it is not named.
 
-    The field `domain` has its number, from 1.
+    `domain` is the name of the field that has its number, from 1.
     """
 
     domain: ClassVar[str]
