@@ -93,7 +93,7 @@ def watch_picture(page: Page, results: Path) -> None:
     frames = list(source.frame_log.frames())[:73]
     events = [event for frame in frames for event in frame["events"]][-12:]
     console = Console(record=True, width=100, file=io.StringIO())
-    console.print(watch.picture(source.layout(), frames[-1], events))
+    console.print(watch.picture(source.layout, frames[-1], events))
     page.set_content(console.export_svg(title="mrclab watch"))
     keep(page.locator("svg").first.screenshot(), "watch")
 

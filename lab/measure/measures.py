@@ -155,11 +155,6 @@ class Measures:
 
     # --- in short ---------------------------------------------------------------------------------------------------
 
-    @property
-    def line_rate(self) -> float:
-        """Payload rate of all NIC ports that can be in use at once."""
-        return self.rates.line()
-
     def goodput(self, begin: float, end: float, chosen: Selection | None = None) -> float:
         """Payload bytes per second that arrived between two times."""
         return self.rates.goodput(begin, end, chosen or Selection())

@@ -80,7 +80,7 @@ def state_of(word: str) -> State:
 def summarize(measures: Measures, verdicts: Sequence[Verdict], info: dict[str, Any]) -> Facts:
     """All facts of a run."""
     outcome = state(measures, verdicts, error_of(info))
-    processes = measures.machine.processes[:8]
+    processes, waits = measures.machine.processes[:8], measures.machine.lateness.worst()
     facts = Facts(
         title=measures.scenario.title or measures.scenario.name,
         description=measures.scenario.description.strip(),
@@ -100,7 +100,7 @@ def summarize(measures: Measures, verdicts: Sequence[Verdict], info: dict[str, A
         drops=[{"reason": k, "packets": sum(v.values()), "by_switch": v} for k, v in measures.switches.drops.items()],
         ports=_ports(measures),
         totals=_totals(measures),
-        processes=[_process(process, measures.machine.worst_waits) for process in processes],
+        processes=[_process(process, waits) for process in processes],
         hypervisor=_process(measures.machine.hypervisor) if measures.machine.hypervisor else None,
         run=info,
         units=measures.units,

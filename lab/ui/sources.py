@@ -43,16 +43,9 @@ class Source:
         self.title = title
         self.frame_log = FrameLog(most)
         self._model = PageModel(fabric)
-        self._layout = self._model.layout()
-        self._outcome: dict[str, Any] | None = None
-
-    def layout(self) -> dict[str, Any]:
-        """The fabric, once."""
-        return self._layout
-
-    def outcome(self) -> dict[str, Any] | None:
+        self.layout: dict[str, Any] = self._model.layout()
+        self.outcome: dict[str, Any] | None = None
         """State and expectations once the run has ended; None before."""
-        return self._outcome
 
     def stop(self) -> None:
         """Read no further."""
@@ -94,7 +87,7 @@ class Replay(Source):
         with results.foreign(directory):
             super().__init__(directory.name, fabric, len(records) + _SHORT_FRAMES)
             judged = [row_of(Verdict(**{"kind": "", **verdict_row(each)})) for each in result["verdicts"]]
-            self._outcome = {"state": state_of(result["state"]), "expectations": judged}
+            self.outcome = {"state": state_of(result["state"]), "expectations": judged}
             for frame in _judged(fabric, records, self._model):
                 self.frame_log.add(frame)
 
@@ -108,7 +101,7 @@ class Blank(Source):
         except LabError:
             fabric = Fabric(FabricSpec())
         super().__init__(title, fabric)
-        self._outcome = {"state": "not run", "expectations": []}
+        self.outcome = {"state": "not run", "expectations": []}
         self.frame_log.add(self._model.frame(0.0))
 
 
@@ -141,7 +134,7 @@ class Live(Growing):
                 continue
             state, self._model.expectations = self._judge.outcome()
             self._add([self._model.frame(self._last)])
-            self._outcome = {"state": state, "expectations": self._model.expectations}
+            self.outcome = {"state": state, "expectations": self._model.expectations}
             return
 
     @override

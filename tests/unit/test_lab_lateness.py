@@ -101,5 +101,5 @@ def test_a_controller_that_was_never_heard_of_again_or_woke_up_after_the_end_is_
 def test_the_longest_waits_are_told_by_process():
     told = lab(START + 1, "depths", switches={}, silent=[], late={"t0-p1-1": 0.003})
     more = [told, lab(CORE, "lab.late", late=0.02), heartbeat(1.0, 0.015), heartbeat(END - START)]
-    found = measures(change=lambda r: [*r, *more]).machine.worst_waits
+    found = measures(change=lambda r: [*r, *more]).machine.lateness.worst()
     assert (found["t0-p1-1"], found["lab"], found["controller"]) == (0.003, 0.02, 0.015)

@@ -317,7 +317,7 @@ def test_links_of_100_gigabits_are_filled_and_told_in_their_units(tmp_path):
     assert outcome.state == "passed", [verdict for verdict in outcome.verdicts if not verdict.ok]
     goodput = outcome.verdicts[1]
     assert goodput.when.endswith("µs")
-    assert outcome.measures.line_rate == pytest.approx(4 * 12.5e9 * 4096 / 4238, rel=1e-6)
+    assert outcome.measures.rates.line() == pytest.approx(4 * 12.5e9 * 4096 / 4238, rel=1e-6)
     assert (outcome.facts.units.time, outcome.facts.units.rate) == ("µs", "Gb/s")
     assert 350e-6 < outcome.measures.end - outcome.measures.start < 500e-6
 

@@ -131,22 +131,16 @@ class Frames:
 
     live = True
     title = "a lab"
+    outcome: dict[str, object] | None = None
 
     def __init__(self, session: LabSession) -> None:
         fabric = session.world.fabric
         records = list(scenario_history(session))
         page = model.PageModel(fabric)
-        self._layout = page.layout()
+        self.layout = page.layout()
         self.frame_log = framestream.FrameLog()
         for frame in framestream.frames(page, records, fabric.spec.sample_interval):
             self.frame_log.add(frame)
-        self.ended = False
-
-    def layout(self):
-        return self._layout
-
-    def outcome(self):
-        return {"state": "ended", "expectations": []} if self.ended else None
 
 
 def scenario_history(session):
@@ -180,7 +174,7 @@ def test_the_lab_at_a_glance_shows_it_pauses_and_leaves(session):
             await pilot.pause()
             picture = app.export_screenshot()
             await pilot.press("space")
-            source.ended = True
+            source.outcome = {"state": "ended", "expectations": []}
             app.poll()
             assert app.is_running  # it is paused
             await pilot.press("space")

@@ -133,7 +133,7 @@ def live_over(place: Path, told: list[Record]) -> Live:
     until(lambda: live.frame_log.last, "no frame came")
     write_history(place / "history", told[half:])
     alive = False
-    until(lambda: live.outcome() is not None, "the end of the lab was not noticed")
+    until(lambda: live.outcome is not None, "the end of the lab was not noticed")
     live.stop()
     return live
 
@@ -160,7 +160,7 @@ def test_a_replay_of_a_run_of_an_earlier_version_has_the_present_names(tmp_path)
     verdict = {"ok": True, "wanted": "all", "saw": "all", "when": ""}
     (place / "result.json").write_text(json.dumps({"state": "held", "verdicts": [verdict]}))
     found = [{"state": "passed", "expected": "all", "observed": "all", "when": ""}]
-    assert Replay(place).outcome() == {"state": "passed", "expectations": found}
+    assert Replay(place).outcome == {"state": "passed", "expectations": found}
 
 
 def test_a_lab_whose_virtual_time_is_slow_is_seen_to_move_between_two_beats(tmp_path, monkeypatch):
@@ -358,7 +358,7 @@ def test_operations_reach_the_lab_and_its_refusals_the_page(tmp_path):
 
 def test_the_page_says_at_what_pace_time_passes_or_why_no_single_packet_is_drawn(tmp_path):
     source = Replay(finished(tmp_path))
-    source.outcome = lambda: None  # type: ignore[method-assign] - as of a lab that goes on
+    source.outcome = None  # as of a lab that goes on
 
     def wire(_since: int | None) -> dict:
         raise RunError("a host counts them")
@@ -448,8 +448,8 @@ def test_the_editor_runs_what_it_holds_and_everybody_sees_it(tmp_path):
     try:
         ran = web.post("/api/run", json={"text": EXAMPLE, "world": "sim"}, headers=headers)
         assert (ran.status_code, ran.json()) == (200, {"message": "mine runs"})
-        until(lambda: page.source.outcome() is not None, "the run did not end", 300)
-        assert page.source.outcome()["state"] == "passed"
+        until(lambda: page.source.outcome is not None, "the run did not end", 300)
+        assert page.source.outcome["state"] == "passed"
         until(lambda: list((tmp_path / "results").glob("mine-*/result.json")), "no results were kept", 300)
         layout = web.get("/api/layout", headers=headers).json()
         assert (layout["title"], layout["own"], layout["live"]) == ("mine", False, True)

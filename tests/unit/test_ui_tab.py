@@ -65,7 +65,7 @@ def test_slow_motion_tells_of_single_packets_and_of_those_that_a_cut_cable_loses
     packets = [each for each in told if each["kind"] == "packets"]
     seen = [one for each in packets for one in each["seen"]]
     lost = {half_link // 2 for _, _, half_link, _, arrived in seen if not arrived}
-    names = [link["name"] for link in tab._side.frames.layout()["links"]]
+    names = [link["name"] for link in tab._side.frames.layout["links"]]
     assert [names[number] for number in lost] == ["t0-p1-1/t1-p1-2"]
     assert packets[-1]["slow"]
     events = [event for each in told if each["kind"] == "frames" for one in each["changes"] for event in one["events"]]

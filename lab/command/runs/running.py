@@ -88,7 +88,7 @@ def run(
         )
         progress.stop()
         status = print_place("run", outcome, as_json)
-        if outcome.state == "invalid" and not outcome.measures.machine.stopped:
+        if outcome.state == "invalid" and not outcome.measures.machine.lateness.stops():
             again = f"--slower {2 * slower:g}"
             _warn([f"if this machine has no other work, {again} asks less of it, with the same results in RTTs"])
         if page is not None:

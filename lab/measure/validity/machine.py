@@ -49,7 +49,7 @@ class MachineLoad:
         self._hosts = measures.flows.sources | measures.flows.sinks
         self._max_wait = measures.scenario.max_wait or measures.rtt
         self._sampled = measures.scenario.history == "full"
-        self._lateness = Lateness(measures, self._hosts, self._max_wait)
+        self.lateness = Lateness(measures, self._hosts, self._max_wait)
 
     @cached_property
     def cpu(self) -> dict[str, CountSeries]:
@@ -102,11 +102,6 @@ class MachineLoad:
         peak = self._peak(_HYPERVISOR, self.steal)
         return ProcessLoad(_HYPERVISOR, self.steal.rate(self._start, self._end), peak) if peak > MIN_STEAL else None
 
-    @property
-    def socket_drops(self) -> dict[str, int]:
-        """Frames that the kernel dropped before a host read them, by NIC port."""
-        return self._samples.socket_drops
-
     @cached_property
     def died(self) -> list[str]:
         """Processes that died unexpectedly: ended by neither the lab nor a fault."""
@@ -119,11 +114,6 @@ class MachineLoad:
     def _killed(self, process: str, t: float) -> bool:
         times = [fault.during(float("inf")) for fault in self._faults if process in fault.processes]
         return any(begin - _KILL_GRACE <= t <= end + _KILL_GRACE for begin, end in times)
-
-    @cached_property
-    def worst_waits(self) -> dict[str, float]:
-        """Longest delay or wait for a CPU of each process that reported any, seconds."""
-        return self._lateness.worst()
 
     @cached_property
     def virtual(self) -> bool:
@@ -145,24 +135,19 @@ class MachineLoad:
     def invalid(self) -> list[str]:
         """Reasons for which the run is invalid; empty where the machine kept up."""
         found = [str(record["why"]) for record in self._history.of("machine.slow")]
-        found += self.stopped
-        found += [f"{port} lost {count} frames in its socket" for port, count in self.socket_drops.items()]
+        found += self.lateness.stops()
+        found += [f"{port} lost {count} frames in its socket" for port, count in self._samples.socket_drops.items()]
         found += [
             f"{process.name} used {process.peak * 100:.0f}% of a core for a second"
             for process in self.processes
             if process.name not in _OFF_THE_DATA_PATH and process.peak > MAX_CPU
         ]
         found += self._waits()
-        return found if self.virtual else [*found, *self._lateness.reasons()]
-
-    @cached_property
-    def stopped(self) -> list[str]:
-        """Processes that a signal stopped for too long, a line each; a faster machine would not help."""
-        return self._lateness.stops()
+        return found if self.virtual else [*found, *self.lateness.reasons()]
 
     def _waits(self) -> Iterator[str]:
         """Yield why the run is invalid where a host waited for a CPU: the longest wait, or too much of a stretch."""
-        late = max(self._lateness.of_hosts, default=Late(0.0, "", self._start))
+        late = max(self.lateness.of_hosts, default=Late(0.0, "", self._start))
         if late.seconds > self._max_wait:
             wait = f"wait {show_seconds(late.seconds)} for a CPU at {late.at - self._start:.2f} s"
             yield f"the machine let {late.process} {wait}{self._steal_at(late.at)}"
@@ -182,7 +167,7 @@ class MachineLoad:
         worst = Late(0.0, "", self._start)
         recent: dict[str, deque[Late]] = defaultdict(deque)
         sums: dict[str, float] = defaultdict(float)
-        for late in sorted(self._lateness.of_hosts, key=lambda late: late.at):
+        for late in sorted(self.lateness.of_hosts, key=lambda late: late.at):
             host = late.process
             recent[host].append(late)
             sums[host] += late.seconds

@@ -33,7 +33,7 @@ def watch(source: Source, console: Console, as_json: bool = False) -> None:
         if as_json:
             sys.stdout.write(json.dumps(frame) + "\n")
         else:
-            console.print(picture(source.layout(), frame, source.frame_log.events(0)[1][-_EVENTS:]))
+            console.print(picture(source.layout, frame, source.frame_log.events(0)[1][-_EVENTS:]))
         return
     try:
         from mrclab.lab.prompt.watching import watchapp  # noqa: PLC0415 - an extra has what it needs
@@ -53,12 +53,12 @@ def _first(source: Source) -> dict[str, Any]:
 
 
 def _redraw(source: Source, console: Console) -> None:
-    layout = source.layout()
+    layout = source.layout
     events: deque[dict[str, Any]] = deque(maxlen=_EVENTS)
     seen = 0
     with Screen(console=console, screen=True, auto_refresh=False) as screen:
         try:
-            while source.outcome() is None:
+            while source.outcome is None:
                 seen, new = source.frame_log.events(seen)
                 events.extend(new)
                 if source.frame_log.last:

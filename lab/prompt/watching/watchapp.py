@@ -25,7 +25,7 @@ class WatchApp(App[None]):
     def __init__(self, source: Source) -> None:
         super().__init__()
         self._source = source
-        self._fabric_layout = source.layout()
+        self._fabric_layout = source.layout
         self._seen = 0
         self._paused = False
 
@@ -58,7 +58,7 @@ class WatchApp(App[None]):
         if seen > self._seen:
             self._show(self._source.frame_log.last, events)
         self._seen = seen
-        if self._source.live and self._source.outcome() is not None:
+        if self._source.live and self._source.outcome is not None:
             self.exit()
 
     def _show(self, frame: dict[str, Any], events: list[dict[str, Any]]) -> None:

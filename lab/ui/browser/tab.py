@@ -90,7 +90,7 @@ class Followed(Growing):
         self._model.expectations = verdicts
         self._add([self._model.frame(self.frame_log.last.get("t", 0.0))])
         self._push()
-        self._outcome = {"state": state, "expectations": verdicts, "history_sha256": digest}
+        self.outcome = {"state": state, "expectations": verdicts, "history_sha256": digest}
 
     def _push(self) -> None:
         first, changes = self.frame_log.changes_since(self._sent)
@@ -228,7 +228,7 @@ class Tab:
             "worlds": ["sim"],
             "run": self._runs,
         }
-        return {**shown.layout(), **message, **more, "outcome": shown.outcome()}
+        return {**shown.layout, **message, **more, "outcome": shown.outcome}
 
     def _frames(self, source: Followed, changes: list[str]) -> None:
         if self._open and source is self._shown:
@@ -322,7 +322,7 @@ class Tab:
             failure = str(error) or "the browser gave it no more memory"
         source.decide(digest, failure)
         source.stop()
-        self._publish(json.dumps({"kind": "outcome", "outcome": source.outcome()}))
+        self._publish(json.dumps({"kind": "outcome", "outcome": source.outcome}))
 
     def _write_numbers(self) -> None:
         """Write the figures of the run that ended last, unless they are written: the page has its verdict before."""

@@ -61,7 +61,7 @@ def serve(
 def _end_with_input(page: "LivePage", server: Any) -> None:
     sys.stdin.read()
     until = time.monotonic() + _OUTCOME_S
-    while page.source.outcome() is None and time.monotonic() < until:
+    while page.source.outcome is None and time.monotonic() < until:
         time.sleep(_POLL_S)
     _end_streams(page)
     server.should_exit = True

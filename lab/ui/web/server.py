@@ -214,7 +214,7 @@ class LivePage:
         answer = {
             "title": source.title,
             "live": source.live,
-            "operable": own and self._operate is not None and source.outcome() is None,
+            "operable": own and self._operate is not None and source.outcome is None,
             "own": own,
             "run": self._shown,
             "runs": self._editor is not None,
@@ -223,7 +223,7 @@ class LivePage:
         }
         if answer["operable"]:
             answer |= await self._workers.run(self._speed)
-        return JSONResponse({**source.layout(), **answer, "outcome": source.outcome()})
+        return JSONResponse({**source.layout, **answer, "outcome": source.outcome})
 
     def _speed(self) -> dict[str, Any]:
         """Speed of virtual time, or why single packets are not drawn."""
@@ -249,7 +249,7 @@ class LivePage:
         over, watched = False, WatchedPackets(self._packets, self._workers)
         while not await request.is_disconnected():
             ending, source = self.ending, self.source
-            outcome = source.outcome()
+            outcome = source.outcome
             first, changes = source.frame_log.changes_since(number)
             if run != self._shown or first > number:  # another run, or this browser fell behind: it asks again
                 yield "event: source\ndata: {}\n\n"
