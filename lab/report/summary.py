@@ -136,7 +136,6 @@ def series(measures: Measures) -> Row:
     goodput["total"] = measures.rates.binned(at)
     by_flow = {flow.name: measures.rates.binned(at, Selection(flow=flow.name)) for flow in measures.flows}
     lost = [loss.t for loss in measures.paths.losses for _ in range(loss.packets)]
-    again = [r.t for r in measures.history.of("packet.retx") for _ in range(int(r.get("count", 1)))]
     return {
         "t": [round(t - measures.start, 9) for t in at[:-1]],
         "step": round(at[1] - at[0], 9),
@@ -148,7 +147,7 @@ def series(measures: Measures) -> Row:
         },
         "qp_goodput_bytes_per_second": _by_qp(measures, at),
         "lost_packets": histogram(lost, at),
-        "retransmitted_packets": histogram(again, at),
+        "retransmitted_packets": histogram(measures.paths.retransmitted, at),
     }
 
 
@@ -339,7 +338,7 @@ def _totals(measures: Measures) -> Row:
         "rtt": measures.rtt,
         "of_line": round(carried / line, 4) if line else 0.0,
         "lost": sum(loss.packets for loss in measures.paths.losses),
-        "sent_again": sum(int(r.get("count", 1)) for r in measures.history.of("packet.retx")),
+        "sent_again": len(measures.paths.retransmitted),
         "trimmed": growth(switches.trims.values()),
         "marked": growth(switches.marks.values()),
         "queue_drops": sum(switches.drops.get("queue", {}).values()),

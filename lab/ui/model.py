@@ -3,6 +3,7 @@
 Pure: no clock, no I/O.
 """
 
+import functools
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -138,7 +139,7 @@ class PageModel:
         self._depths: dict[str, dict[str, int]] = {}
         self._dead: set[str] = set()
         self._verdicts: dict[str, str] = {}
-        self._path_half_links: dict[tuple[str, str, int, int], tuple[int, ...]] = {}
+        self._half_links = functools.cache(self._find_half_links)
         self._line = fabric.spec.link.rate_pps
         self._window = _WINDOW * fabric.spec.sample_interval
         self.run = ""
@@ -314,17 +315,14 @@ class PageModel:
         self._loads = made
         return made
 
-    def _half_links(self, source: str, destination: str, plane: int, uplink: int) -> tuple[int, ...]:
+    def _find_half_links(self, source: str, destination: str, plane: int, uplink: int) -> tuple[int, ...]:
         """Return the half-links of a path."""
-        key = (source, destination, plane, uplink)
-        if key not in self._path_half_links:
-            at, half_links = source, list[int]()
-            for link in self._known_links(*key):
-                upwards = link.b.node == destination or link.a.node == at
-                half_links.append(2 * link.index + (0 if upwards else 1))
-                at = link.b.node if upwards else link.a.node
-            self._path_half_links[key] = tuple(half_links)
-        return self._path_half_links[key]
+        at, half_links = source, list[int]()
+        for link in self._known_links(source, destination, plane, uplink):
+            upwards = link.b.node == destination or link.a.node == at
+            half_links.append(2 * link.index + (0 if upwards else 1))
+            at = link.b.node if upwards else link.a.node
+        return tuple(half_links)
 
     def _known_links(self, source: str, destination: str, plane: int, uplink: int) -> Iterable[Link]:
         """The cables of a path; where the uplink is not known, as ECMP chooses it, those of the hosts alone."""

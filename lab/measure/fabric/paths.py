@@ -75,6 +75,11 @@ class Paths:
             for r in self._history.of("packet.lost")
         ]  # fmt: skip
 
+    @cached_property
+    def retransmitted(self) -> list[float]:
+        """Time of every retransmission."""
+        return [r.t for r in self._history.of("packet.retx") for _ in range(int(r.get("count", 1)))]
+
     @property
     def not_retransmitted(self) -> list[PacketLoss]:
         """Losses after which the packet was neither retransmitted nor found to have arrived in the meantime."""

@@ -7,7 +7,7 @@ from itertools import pairwise
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mrclab.lab.measure.fabric.switches import Port
+from mrclab.lab.measure.fabric.switches import Port, growth
 from mrclab.lab.measure.measures import Measures
 from mrclab.lab.measure.series import CountSeries, Gauge, binned, edges
 from mrclab.lab.measure.validity.machine import MAX_CPU
@@ -26,7 +26,7 @@ def switches(measures: Measures) -> Figure | None:
     counts: list[tuple[str, Mapping[str, CountSeries]]] = [
         ("packets trimmed a second", _busiest(measured.trims, ports)),
         ("packets marked a second", _busiest(measured.marks, ports)),
-        ("packets dropped a second, by reason", {k: c for k, c in measured.drops_over_time.items() if _growth(c)}),
+        ("packets dropped a second, by reason", {k: c for k, c in measured.drops_over_time.items() if growth([c])}),
     ]
     is_read = style.last_moment(measures) - measures.start >= READING_S  # else there are a first and a last reading
     counts = [(title, lines) for title, lines in counts if lines and is_read]
@@ -68,12 +68,8 @@ def cpu(measures: Measures) -> Figure | None:
 
 
 def _busiest(counters: Mapping[Port, CountSeries], ports: Mapping[Port, str]) -> dict[str, CountSeries]:
-    ordered = sorted(counters, key=lambda port: -_growth(counters[port]))[:_MAX_LINES]
-    return {ports.get(port, f"{port[0]}-{port[1]}"): counters[port] for port in ordered if _growth(counters[port])}
-
-
-def _growth(counter: CountSeries) -> float:
-    return counter.values[-1] - counter.values[0] if counter.values else 0.0
+    ordered = sorted(counters, key=lambda port: -growth([counters[port]]))[:_MAX_LINES]
+    return {ports.get(port, f"{port[0]}-{port[1]}"): counters[port] for port in ordered if growth([counters[port]])}
 
 
 def _depths(axes: Axes, measures: Measures, lines: Mapping[str, Gauge]) -> None:
@@ -119,6 +115,6 @@ def _rates(axes: Axes, measures: Measures, lines: Mapping[str, CountSeries]) -> 
         values = binned(counter, at)
         axes.stairs(values, [t - measures.start for t in at], baseline=None, color=colour, linewidth=1.3)
         top = max(top, *values)
-        ends.append((max(values) * (1 - 0.12 * number), f"{name}: {_growth(counter):.0f}", colour))
+        ends.append((max(values) * (1 - 0.12 * number), f"{name}: {growth([counter])}", colour))
     axes.set_ylim(0, 1.18 * top)
     style.label_lines(axes, ends)

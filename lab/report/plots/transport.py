@@ -43,7 +43,7 @@ def losses(measures: Measures) -> Figure | None:
             axes.stairs(top, edge, baseline=floor, fill=True, color=colour)
             floor = top
             ends.append((name, len(times), colour))
-    again = [r.t for r in measures.history.of("packet.retx") for _ in range(int(r.get("count", 1)))]
+    again = measures.paths.retransmitted
     down = histogram(again, at)
     axes.stairs([-n for n in down], edge, fill=True, color=style.BLUE)
     axes.axhline(0, color=style.FAINT, linewidth=0.8)
@@ -53,7 +53,9 @@ def losses(measures: Measures) -> Figure | None:
     axes.yaxis.set_major_formatter(lambda value, _: f"{abs(value):g}")
     style.over_time([axes], measures)
     lines = [(highest * (1 - 0.3 * n), f"{name}: {count}", colour) for n, (name, count, colour) in enumerate(ends)]
-    style.label_lines(axes, [*lines, (-0.6 * bottom, f"retransmitted: {len(again)}", style.BLUE)])
+    style.label_lines(
+        axes, [*lines, (-0.6 * bottom, f"retransmitted: {len(again)}", style.BLUE)]
+    )
     return figure
 
 
