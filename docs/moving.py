@@ -19,7 +19,7 @@ from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
 sys.path.insert(0, str(Path(__file__).parent))
-from drawing import Places, box, line, places, svg
+from drawing import Place, Places, ends, picture, places
 
 TO = Path(__file__).parent / "packets.svg"
 CABLE = "t0-p1-1/t1-p1-2"
@@ -27,17 +27,8 @@ SETTLED = 2.0  # seconds of traffic before the picture begins
 BEFORE, AFTER = 0.045, 0.115  # seconds that it shows
 SLOWER = 110  # times
 _SENT = 1e-4  # seconds by which the record of a retransmission may differ from the frame's departure
-WIDE, HIGH = 1000, 388
+WIDE = 1000
 ROWS = 62, 172, 290
-SWITCH, HOST = (62, 26), (70, 28)
-
-STYLE = """
-text{font-size:12.5px}.k{font-size:21px;font-weight:600}.c{font-size:16px}
-.d,.a{opacity:0;animation:0s linear infinite}
-"""
-STILL = (
-    "@media(prefers-reduced-motion:reduce){*{animation:none!important}.last,.cut{opacity:1!important}.first{opacity:0}}"
-)
 
 
 class Journey(NamedTuple):
@@ -91,7 +82,7 @@ def journeys(fabric: Fabric, crossings: Iterable[Crossing], again: Mapping[int, 
 
 
 def drawn(fabric: Fabric, cut: float, crossings: Sequence[Crossing], records: Sequence[Record]) -> str:
-    """The picture."""
+    """Return the picture."""
     lost = [each for each in records if each.kind == "packet.lost"]
     resent = [each for each in records if each.kind == "packet.retx"]
     retired = next(each.t for each in records if each.kind == "ev.state" and each["new"] == "ASSUMED_BAD")
@@ -103,61 +94,29 @@ def drawn(fabric: Fabric, cut: float, crossings: Sequence[Crossing], records: Se
         return f"{100 * seconds / span:.2f}".rstrip("0").rstrip(".") + "%"
 
     frames: dict[tuple[object, ...], str] = {}
-    shapes, dots = [], []
+    motions, dots = {}, []
     for journey in sorted(journeys(fabric, crossings, {each["psn"]: each.t for each in resent})):
-        ends = journey.began + journey.stops[-1][1] - start
-        if journey.began < start or ends > span - 0.002:
+        ended = journey.began + journey.stops[-1][1] - start
+        if journey.began < start or ended > span - 0.002:
             continue
         key = (journey.stops, journey.arrived)
         if key not in frames:
             name = frames[key] = f"f{len(frames)}"
-            shapes.append(f"@keyframes {name}{{{motion(journey, at, percent)}}}.{name}{{animation-name:{name}}}")
+            motions[name] = motion(journey, at, percent)
         kind = "a" if journey.kind == FEEDBACK else "d"
         wait = f"{(journey.began - start) * SLOWER:.2f}".rstrip("0").rstrip(".")
-        more = f' class="{kind} {frames[key]} q{journey.plane}{" r" if journey.again else ""}"'
-        dots.append(f'<circle{more} style="animation-delay:{wait}s"/>')
-    planes = "".join(f".q{n}{{fill:var(--p{n})}}" for n in range(1, fabric.planes + 1))
-    rules = (
-        f".d,.a{{animation-duration:{loop:g}s}}.d{{r:5px}}.a{{r:2.6px}}.r{{stroke:var(--ink);stroke-width:2.5}}{planes}"
-        f".v{{animation:{loop:g}s step-end infinite}}"
-    )
-    cut_at, retired_at = percent(cut - start), percent(retired - start)
-    whole = (
-        f"@keyframes up{{0%{{opacity:1}}{cut_at}{{opacity:0}}}}@keyframes down{{0%{{opacity:0}}{cut_at}{{opacity:1}}}}"
-        f"@keyframes mid{{0%{{opacity:0}}{cut_at}{{opacity:1}}{retired_at}{{opacity:0}}}}"
-        f"@keyframes end{{0%{{opacity:0}}{retired_at}{{opacity:1}}}}"
-        "@keyframes pulse{from{r:12px;opacity:.8}to{r:30px;opacity:0}}"
-        ".up{animation-name:up}.cut{opacity:0;animation-name:down}.mid{opacity:0;animation-name:mid}.last{opacity:0;animation-name:end}"
-        ".pulse{fill:none;stroke:var(--bad);stroke-width:3;animation:pulse 1.4s ease-out infinite}"
-    )
-    late = (retired - cut) * 1e3
+        dots.append((f"{kind} {frames[key]} q{journey.plane}{' r' if journey.again else ''}", wait))
     rtts = (retired - cut) / fabric.spec.base_rtt(fabric.spec.longest)
-    counts = (
-        f"{len(lost)} packets were lost, {'all' if len(resent) >= len(lost) else len(resent)} retransmitted (outlined)"
-    )
-    words = [
-        (
-            "up first",
-            "h1 sends to h3, and every packet takes its own path",
-            "4 planes × 2 uplinks; small dots acknowledge",
-        ),
-        ("mid", "A cable is cut", "h1 does not know yet"),
-        ("last", f"{late:.0f} ms later, {rtts:.1f} round trips, h1 has left that path", f"{counts}; the others go on"),
-    ]
-    captions = "".join(
-        f'<text class="k v {name}" x="500" y="338">{title}</text>'
-        f'<text class="s c v {name}" x="500" y="366">{text}</text>'
-        for name, title, text in words
-    )
-    names = "".join(
-        f'<text class="s" x="{(n + 0.5) * WIDE / fabric.planes:g}" y="22" font-weight="600">plane {n + 1}</text>'
-        for n in range(fabric.planes)
-    )
-    style = f"{STYLE}{rules}{whole}{''.join(shapes)}{STILL}"
-    return svg(HIGH, TITLE, [names, cables(fabric, at), *dots, nodes(at), captions], WIDE, style)
-
-
-TITLE = "Packets of one transfer on all paths of the fabric while a cable is cut, from the simulator, slowed down"
+    late = f"{(retired - cut) * 1e3:.0f} ms later, {rtts:.1f} round trips"
+    again = "all" if len(resent) >= len(lost) else len(resent)
+    cables = ends(fabric, at)
+    broken = cables.pop(CABLE)
+    middle, stumps = gap(*broken)
+    return picture(
+        "packets", loop=f"{loop:g}s", cut=percent(cut - start), retired=percent(retired - start), motions=motions,
+        dots=dots, cables=cables.values(), broken=broken, middle=middle, stumps=stumps, nodes=at, late=late,
+        lost=f"{len(lost)} packets were lost, {again} retransmitted (outlined)",
+    )  # fmt: skip
 
 
 def motion(journey: Journey, at: Places, percent: Callable[[float], str]) -> str:
@@ -178,30 +137,11 @@ def motion(journey: Journey, at: Places, percent: Callable[[float], str]) -> str
     return "".join(steps) + f"{after},to{{opacity:0}}"
 
 
-def cables(fabric: Fabric, at: Places) -> str:
-    """All cables; the one that is cut also with its gap."""
-    found = []
-    for link in fabric.links:
-        (x, y), (u, v) = (at[end.node] for end in link.ends)
-        if link.name != CABLE:
-            found.append(line((x, y), (u, v)))
-            continue
-        dx, dy = (u - x) / math.dist((x, y), (u, v)), (v - y) / math.dist((x, y), (u, v))
-        mid = (x + u) / 2, (y + v) / 2
-        ends = [(mid[0] - 26 * dx, mid[1] - 26 * dy), (mid[0] + 26 * dx, mid[1] + 26 * dy)]
-        stumps = "".join(line(*stump, "") for stump in zip(((x, y), (u, v)), ends, strict=True))
-        cross = f'<path d="M{mid[0] - 10:g} {mid[1] - 10:g}l20 20m0 -20l-20 20"/>'
-        found.append(
-            f'{line((x, y), (u, v), "w v up")}<g class="v cut">'
-            f'<g stroke="var(--bad)" stroke-width="5" stroke-linecap="round">{stumps}{cross}</g>'
-            f'<circle class="pulse" cx="{mid[0]:g}" cy="{mid[1]:g}"/></g>'
-        )
-    return "".join(found)
-
-
-def nodes(at: Places) -> str:
-    """All switches and hosts."""
-    return "".join(box(x, y, name, *(HOST if name.startswith("h") else SWITCH)) for name, (x, y) in at.items())
+def gap(a: Place, b: Place) -> tuple[Place, list[tuple[Place, Place]]]:
+    """Return the middle of the cable that is cut, and what is left of it at both ends."""
+    middle = (a[0] + b[0]) / 2, (a[1] + b[1]) / 2
+    part = 1 - 26 / math.dist(a, middle)
+    return middle, [((x, y), (x + part * (middle[0] - x), y + part * (middle[1] - y))) for x, y in (a, b)]
 
 
 def main() -> int:
