@@ -43,8 +43,10 @@ export class Editor {
 
   async #opened() {
     this.check();
-    this.schema ??= await get("api/schema");
+    await this.#load();
   }
+
+  async #load() { this.schema ??= await get("api/schema"); }
 
   #number() {
     const count = this.text.value.split("\n").length;
@@ -93,7 +95,8 @@ export class Editor {
 
   // --- completion -----------------------------------------------------------------------------------------------------------
 
-  #offer(asked = false) {
+  async #offer(asked = false) {
+    if (asked) await this.#load();
     const found = this.schema && complete(this.schema, this.text.value, this.text.selectionStart, this.names);
     if (!found || (!asked && found.from === this.text.selectionStart && !/[:{]\s$/.test(this.text.value.slice(0, found.from)))) { this.#close(); return; }
     this.found = found;
