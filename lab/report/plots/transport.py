@@ -53,9 +53,7 @@ def losses(measures: Measures) -> Figure | None:
     axes.yaxis.set_major_formatter(lambda value, _: f"{abs(value):g}")
     style.over_time([axes], measures)
     lines = [(highest * (1 - 0.3 * n), f"{name}: {count}", colour) for n, (name, count, colour) in enumerate(ends)]
-    style.label_lines(
-        axes, [*lines, (-0.6 * bottom, f"retransmitted: {len(again)}", style.BLUE)]
-    )
+    style.label_lines(axes, [*lines, (-0.6 * bottom, f"retransmitted: {len(again)}", style.BLUE)])
     return figure
 
 

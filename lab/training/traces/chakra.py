@@ -1,7 +1,7 @@
 """Chakra execution traces (MLCommons): one protobuf file per rank, `NAME.RANK.et`.
 
-A file is a sequence of messages, each behind its length: the metadata, then the nodes. The part of the schema that is
-read is below as a descriptor (`et_def.proto`, version 0.0.4); fields that it does not name are skipped.
+A file is a sequence of messages, each behind its length: the metadata, then the nodes. `et_def.pbtxt` is the part of
+the schema that is read; fields that it does not name are skipped.
 
 COMP nodes take their duration on the rank's processor, one for CPU operations and one for all others; so do MEM nodes
 beside them. Of a collective, `comm_size` is the input of each rank: in an all-gather its own part. Groups are those
@@ -14,6 +14,7 @@ import functools
 import io
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from mrclab.hosts.workloads.schedules import COLLECTIVE, COMPUTE, RECV, SEND
@@ -36,54 +37,21 @@ DTYPE_BYTES: Final = {
 }  # fmt: skip
 """Bytes of one element, by the names that PyTorch's traces have."""
 
-_SCALARS = {
-    "double": (3, 1), "float": (5, 2), "int32": (7, 5), "int64": (9, 3), "uint32": (11, 13), "uint64": (13, 4),
-    "sint32": (15, 17), "sint64": (17, 18), "fixed32": (19, 7), "fixed64": (21, 6), "sfixed32": (23, 15),
-    "sfixed64": (25, 16), "bool": (27, 8), "string": (29, 9), "bytes": (31, 12),
-}  # fmt: skip
-"""Values of an attribute: number of the field, and protobuf's number of the type. Lists are not read."""
-
-
-_NODE = {
-    "id": (1, 4), "name": (2, 9), "type": (3, 5), "ctrl_deps": (4, 4), "data_deps": (5, 4),
-    "start_time_micros": (6, 4), "duration_micros": (7, 4), "inputs": (8, 11, "IOInfo"),
-    "outputs": (9, 11, "IOInfo"), "attr": (10, 11, "Attribute"),
-}  # fmt: skip
+_SCHEMA = Path(__file__).with_name("et_def.pbtxt")
 
 
 @functools.cache
 def messages() -> Mapping[str, Any]:
     """Return protobuf's classes by the names of the messages; JobError where protobuf is not installed."""
     try:
-        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # noqa: PLC0415
+        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format  # noqa: PLC0415
     except ImportError:
         raise JobError("Chakra traces need the package protobuf; `pip install '.[traces]'`") from None
-    file = descriptor_pb2.FileDescriptorProto(name="mrclab/chakra.proto", package="mrclab.chakra", syntax="proto3")
-
-    def message(name: str, fields: Mapping[str, tuple[Any, ...]]) -> Any:
-        """Add a message; a field is its number, the number of its type, and the message that it holds."""
-        made = file.message_type.add(name=name)
-        for field, (number, kind, *rest) in fields.items():
-            repeated = field in {"ctrl_deps", "data_deps", "attr"}
-            added = made.field.add(name=field, number=number, type=kind, label=3 if repeated else 1)
-            if rest:
-                added.type_name = f".mrclab.chakra.{rest[0]}"
-        return made
-
-    values = {f"{kind}_val": place for kind, place in _SCALARS.items()}
-    attribute = message("Attribute", {"name": (1, 9), **values})
-    attribute.oneof_decl.add(name="value")
-    for field in attribute.field[1:]:
-        field.oneof_index = 0
-    message("IOInfo", {"values": (1, 9), "shapes": (2, 9), "types": (3, 9)})
-    message("Node", _NODE)
-    message("GlobalMetadata", {"version": (1, 9), "attr": (2, 11, "Attribute")})
+    file = text_format.Parse(_SCHEMA.read_text(encoding="utf-8"), descriptor_pb2.FileDescriptorProto())
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    names = ("Node", "GlobalMetadata", "Attribute", "IOInfo")
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"mrclab.chakra.{name}")) for name in names
-    }
+    found = (pool.FindMessageTypeByName(f"{file.package}.{message.name}") for message in file.message_type)
+    return {message.name: message_factory.GetMessageClass(message) for message in found}
 
 
 def _nodes(data: bytes, name: str) -> Iterator[Any]:
