@@ -3,15 +3,16 @@
 import json
 import pkgutil
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
+from typing_extensions import NotRequired, TypedDict
 
 import mrclab.events
-from mrclab.events.event import EVENTS, Event, complete, renamed
+from mrclab.events.event import EVENTS, Event, renamed
 
 for _module in pkgutil.iter_modules(mrclab.events.__path__):
     if _module.name != "codec":
@@ -38,7 +39,12 @@ class Entry(Generic[E_co]):
 
 @cache
 def _adapter(kind: str) -> TypeAdapter[Any]:
-    return TypeAdapter(complete(EVENTS[kind]))
+    cls = EVENTS[kind]
+    hints = get_type_hints(cls, include_extras=True)
+    fields = {
+        name: hints[name] if default is MISSING else NotRequired[hints[name]] for name, default in cls.defaults.items()
+    }
+    return TypeAdapter(TypedDict(kind, fields))  # type: ignore[operator] # made of its fields
 
 
 def encode(entry: Entry[Event]) -> str:
@@ -65,14 +71,12 @@ def decode(line: str) -> Entry[Event]:
 def typed(cls: type[E], record: Mapping[str, Any]) -> E:
     """Return an event of this class from the fields of a line; EventError as `decode`."""
     if cls.more:
-        known = {field.name for field in fields(complete(cls))}  # type: ignore[arg-type] # every event is a dataclass
-        rest = {name: value for name, value in record.items() if name not in known}
-        record = {**{name: value for name, value in record.items() if name in known}, cls.more: rest}
+        rest = {name: value for name, value in record.items() if name not in cls.defaults}
+        record = {**record, cls.more: rest}
     try:
         # As JSON, where strict types still take a list for a tuple.
-        made: E = _adapter(cls.kind).validate_json(json.dumps(record), strict=True)
+        return cls(**_adapter(cls.kind).validate_json(json.dumps(record), strict=True))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])
         raise EventError(f"{cls.kind}: {place}: {first['msg']}") from None
-    return made

@@ -1,12 +1,10 @@
 """Records of faults: their beginning and end, their effect on packets, and the fabric's state after the last."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from mrclab.events.event import Event, event
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, init=False)
 class FaultFacts(Event):
     """Facts of a fault: its cables, paths (plane and uplink) and processes, and the nodes that it stops."""
 

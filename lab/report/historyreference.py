@@ -6,7 +6,7 @@
 import inspect
 import sys
 from collections.abc import Iterator
-from dataclasses import MISSING, fields
+from dataclasses import MISSING
 from itertools import groupby
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -47,15 +47,15 @@ def _module(cls: type[event.Event]) -> str:
 def _table(cls: type[event.Event]) -> Iterator[str]:
     hints = get_type_hints(cls, include_extras=True)
     rows = []
-    for field in fields(event.complete(cls)):  # type: ignore[arg-type] # every event is a dataclass
-        text, unit = _described(hints[field.name])
-        if field.name == cls.more:
+    for name, default in cls.defaults.items():
+        text, unit = _described(hints[name])
+        if name == cls.more:
             rows.append(("…", "number", "one field per counter"))
-        elif field.default is MISSING:
-            rows.append((f"`{field.name}`", text, unit))
+        elif default is MISSING:
+            rows.append((f"`{name}`", text, unit))
         else:
             meaning = ", ".join(filter(None, (unit, "*where it applies*")))
-            rows.append((f"`{field.name}`", text.removesuffix(" or null"), meaning))
+            rows.append((f"`{name}`", text.removesuffix(" or null"), meaning))
     if rows:
         yield ""
         yield markdown(("Field", "Type", "Unit or meaning"), rows)

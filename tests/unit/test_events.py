@@ -3,17 +3,15 @@
 import json
 import os
 import re
-import threading
-from dataclasses import dataclass
 from pathlib import Path
 
 import history_net
 import pytest
 
 from mrclab.events import codec
-from mrclab.events import event as event_module
 from mrclab.events.event import EVENTS, Event, event
 from mrclab.events.faults import FaultCounters
+from mrclab.events.transport import PacketSpurious
 from mrclab.lab.report import historyreference
 from mrclab.lab.run import runner
 from mrclab.lab.scenario import scenario
@@ -111,25 +109,10 @@ def test_counters_of_any_fault_are_fields_of_their_own():
     assert json.loads(codec.encode(found)) == line
 
 
-def test_a_class_that_another_thread_is_making_waits_until_it_is_whole(monkeypatch):
-    monkeypatch.setattr(event_module, "EVENTS", {})
-
-    @event("test.ping")
-    class Ping(Event):
-        n: int
-
-    made = []
-    other = threading.Thread(target=lambda: made.append(Ping(n=2).to_record()))
-
-    def slowly(**options):
-        other.start()
-        other.join(0.02)
-        return dataclass(**options)
-
-    monkeypatch.setattr(event_module, "dataclass", slowly)
-    made.append(Ping(n=1).to_record())
-    other.join()
-    assert sorted(record["n"] for record in made) == [1, 2]
+@pytest.mark.parametrize("fields", [{"qp": 1}, {"qp": 1, "psn": 2, "colour": "red"}])
+def test_an_event_has_all_of_its_fields_and_no_other(fields):
+    with pytest.raises(TypeError, match="PacketSpurious has the fields qp, psn"):
+        PacketSpurious(**fields)
 
 
 def test_a_kind_has_one_class():
