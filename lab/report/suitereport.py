@@ -1,6 +1,7 @@
 """The one report of a suite: a page, JUnit XML, JSON, and a table in the terminal."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -84,7 +85,7 @@ def _comparisons(result: SuiteResult) -> list[tuple[str, str, list[str]]]:
 def as_json(result: SuiteResult) -> dict[str, object]:
     """All runs and figures; directories relative to the suite's."""
     entries = [
-        {**asdict(entry), "directory": _link(entry, result.directory), "seconds": round(entry.seconds, 2)}
+        {**asdict(entry), "directory": _relative(entry.directory, result.directory), "seconds": round(entry.seconds, 2)}
         for entry in result.entries
     ]
     repeated = [asdict(row) for row in result.repeated()]
@@ -135,19 +136,17 @@ def _numbers(row: Repeated) -> tuple[str, str]:
 def _page(entry: SuiteEntry, directory: Path) -> str:
     """The run's page, or its figures, as seen from the suite's page; empty where it has none."""
     found = page_of(entry.directory) if entry.directory else None
-    return str(found.absolute().relative_to(directory.absolute())) if found is not None and found.exists() else ""
+    return _relative(found, directory) if found is not None and found.exists() else ""
 
 
-def _link(entry: SuiteEntry, directory: Path) -> str:
-    """The run's directory as seen from the suite's; empty where it made none."""
-    return str(entry.directory.absolute().relative_to(directory.absolute())) if entry.directory else ""
+def _relative(path: Path | None, directory: Path) -> str:
+    """A path as seen from the suite's directory; empty without one."""
+    return str(path.absolute().relative_to(directory.absolute())) if path else ""
 
 
 def _counts(result: SuiteResult) -> dict[str, int]:
-    counts = dict.fromkeys(("passed", "failed", "invalid", "aborted"), 0)
-    for entry in result.entries:
-        counts[entry.state] += 1
-    return {state: count for state, count in counts.items() if count}
+    found = Counter(entry.state for entry in result.entries)
+    return {state: found[state] for state in ("passed", "failed", "invalid", "aborted") if found[state]}
 
 
 def _junit(result: SuiteResult) -> str:

@@ -18,7 +18,6 @@ from typing_extensions import override
 
 from mrclab.lab import history
 from mrclab.lab.errors import LabError
-from mrclab.lab.measure.measures import Measures
 from mrclab.lab.prompt.operations import OPERATIONS
 from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.prompt.watching.packetwatch import PacketWatch
@@ -343,19 +342,16 @@ def report(directory: Path) -> dict[str, Any]:
     bytes/s), and `faults`: name, begin, end on the same clock.
     """
     run = results.load(directory)
-    facts = summary.summarize(run.measures, run.verdicts, run.info)
+    measures = run.measures
+    facts = summary.summarize(measures, run.verdicts, run.info)
+    spans = {name: span.during(measures.end) for name, span in measures.faults.items()}
     return {
         "title": run.loaded.scenario.title or run.loaded.scenario.name,
         "headline": facts.headline,
         "verdicts": [{"ok": each.ok, "expected": each.expected, "observed": each.observed} for each in run.verdicts],
-        "series": summary.series(run.measures),
-        "faults": _faults(run.measures),
+        "series": summary.series(measures),
+        "faults": [
+            {"name": name, "begin": measures.since_start(begin), "end": measures.since_start(end)}
+            for name, (begin, end) in spans.items()
+        ],
     }
-
-
-def _faults(measures: Measures) -> list[dict[str, Any]]:
-    spans = {name: span.during(measures.end) for name, span in measures.faults.items()}
-    return [
-        {"name": name, "begin": begin - measures.start, "end": end - measures.start}
-        for name, (begin, end) in spans.items()
-    ]
