@@ -11,6 +11,7 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import get_args
 from xml.etree import ElementTree
 
 import pytest
@@ -245,6 +246,12 @@ def test_a_run_of_microseconds_is_told_in_microseconds_without_empty_sections(tm
     titles = [axes.get_title(loc="left") for axes in fabric.switches(m).axes]
     assert len(titles) == 1
     assert re.fullmatch(r"packets in the data queue, a sample every \d+ µs", titles[0])
+
+
+@pytest.mark.parametrize("state", get_args(summary.State))
+def test_every_outcome_has_a_colour_on_the_pages_of_runs_and_suites(state):
+    for name, rule in (("report", rf"\.{state}\b[^{{]*{{ background"), ("suite", rf"td\.{state}\b[^{{]*{{ color")):
+        assert re.search(rule, (template.TEMPLATES / f"{name}.html.j2").read_text())
 
 
 def test_a_picture_without_data_is_not_drawn_and_an_old_one_is_removed(tmp_path):

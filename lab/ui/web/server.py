@@ -71,6 +71,7 @@ class Workers:
         if not self._free.acquire(blocking=False):
             raise LabError(f"{_MAX_THREADS} requests are in progress; try again when one of them is done")
         future: Future[T] = Future()
+        future.add_done_callback(lambda _: self._free.release())  # before the request goes on
         future.set_running_or_notify_cancel()  # a request that is given up does not cancel it
 
         def body() -> None:
@@ -80,8 +81,6 @@ class Workers:
                 future.set_exception(raised)
             else:
                 future.set_result(result)
-            finally:
-                self._free.release()
 
         threading.Thread(target=body, name="page-work", daemon=True).start()
         return await asyncio.wrap_future(future)
