@@ -244,11 +244,12 @@ class SimWorld:
         return waits
 
     def _is_deadlocked(self, host: RunningHost, qp: MrcQueuePair | RoceQueuePair) -> bool:
-        """Return True if it retries without end, and no plane has carrier at both hosts."""
+        """Return True if it retries without end, and no plane of its EVs has carrier at both hosts."""
         if not isinstance(qp, MrcQueuePair) or qp.settings.retry_exponential < RETRY_ENDLESS:
             return False
         peer = self.hosts.get(self.fabric.host_by_address(qp.peer_text).name)
-        return peer is None or not _planes(host) & _planes(peer)
+        own = {plane.number for plane in qp.known_evs.plane_list} if qp.known_evs is not None else _planes(host)
+        return peer is None or not own & _planes(host) & _planes(peer)
 
     def kill(self, node: str) -> None:
         """End a node at once."""

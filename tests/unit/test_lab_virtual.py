@@ -221,6 +221,18 @@ def test_a_run_whose_bytes_can_never_arrive_says_so_long_before_its_timeout(tmp_
     assert outcome.measures.end - outcome.measures.start < 10
 
 
+def test_a_qp_whose_own_paths_are_all_in_planes_without_carrier_waits_for_nothing(tmp_path):
+    text = (
+        SMALL.split("traffic:", maxsplit=1)[0]
+        + "timeout: 600s\ntraffic:\n"
+        + "  - {name: file, kind: write, from: h1, to: h2, size: 1 MiB, paths: [{plane: 1, uplink: 1}]}\n"
+        + "faults:\n  - {name: dead, kind: link_down, link: h1-p1, at: 50ms}\n"
+    )
+    outcome = run(text, tmp_path)
+    assert outcome.error.startswith("nothing can end the run any more: it waits for file")
+    assert outcome.measures.end - outcome.measures.start < 10
+
+
 def test_a_cable_that_comes_back_at_a_known_time_is_waited_for(tmp_path):
     text = (
         SMALL.split("faults:", maxsplit=1)[0].split("  - {name: ring", maxsplit=1)[0]
