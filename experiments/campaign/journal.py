@@ -43,11 +43,13 @@ class Journal(RunStore):
             "settings": [[one.variant, one.values] for one in plan.settings],
         }
         if known := self.about():
-            if known["digest"] != plan.digest or known["fields"] != about["fields"]:
-                fields = ", ".join(map(str, known["fields"] or ["no field"]))
+            if known["digest"] != plan.digest:
                 raise self.refused(
-                    f"{self.directory} holds a campaign of another {known['scenario']}, sweeping {fields}"
+                    f"{self.directory} holds a campaign of {known['scenario']} with other variants or other content"
                 )
+            if known["fields"] != about["fields"]:
+                fields = ", ".join(map(str, known["fields"])) or "no field"
+                raise self.refused(f"{self.directory} holds a campaign that sweeps {fields}")
             about["files"] = self._files(known.get("files") or {}, plan.files)
         elif self.path.exists():
             raise self.refused(f"{self.directory} holds a {ROWS} and no {ABOUT}")

@@ -84,8 +84,11 @@ class RunStore:
     def owned(self) -> Iterator[None]:
         """Context manager: no other process owns the directory meanwhile; LabError where one does already."""
         place = self.path.parent
-        with naming(place):
+        try:
             place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            why = "it is not a directory" if isinstance(error, FileExistsError) else error.strerror
+            raise self.refused(f"{place} cannot be made: {why}") from None
         try:
             import fcntl  # noqa: PLC0415 - not on Windows
         except ImportError:
