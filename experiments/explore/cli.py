@@ -44,6 +44,9 @@ def explore(
     terminal = err if as_json else out
     if names:
         _list(terminal)
+        if as_json:
+            found = known_worlds().values()
+            answer.give("explore", 0, worlds=[{"world": w.name, "about": w.about, "small": w.small} for w in found])
         return
     known = known_worlds().values()
     chosen = [_world(name) for name in worlds or ()] or [world for world in known if world.small or every]

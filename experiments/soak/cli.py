@@ -13,8 +13,9 @@ from mrclab.experiments.soak.plan import NEVER, SoakFlow, draw
 from mrclab.experiments.soak.run import run_plan
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
-from mrclab.lab.command.options import AsJson, World
+from mrclab.lab.command.options import AsJson, world_option
 from mrclab.lab.errors import Refused
+from mrclab.lab.kinds import WorldName
 from mrclab.lab.scenario.seeds import MAX_SEED, parse
 
 app = typer.Typer()
@@ -55,7 +56,7 @@ def soak(
     first: Annotated[int, typer.Option("--from", min=0, max=MAX_SEED, hidden=True)] = 0,
     seed: Annotated[int | None, typer.Option(min=0, max=MAX_SEED, help="this one alone, with its contents")] = None,
     workers: Annotated[int, typer.Option("--workers", "--jobs", min=1, help="worker processes")] = 1,
-    world: World = None,
+    world: Annotated[WorldName | None, world_option("sim alone: the same seed must give the same run")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run random fabrics, traffic and faults: nothing may be lost, duplicated, misplaced, stuck or left over.

@@ -16,7 +16,7 @@ from mrclab.experiments.survey.cases import SurveyCase
 from mrclab.experiments.survey.localise import CaseRunner
 from mrclab.lab import console
 from mrclab.lab.command.display import answer
-from mrclab.lab.command.options import AsJson, Target, World
+from mrclab.lab.command.options import AsJson, Target, WorldOfLab
 from mrclab.lab.errors import LabError, naming
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.run import worlds
@@ -56,7 +56,7 @@ Experiment = tuple[str, str, dict[str, Any], MapperSpec | None, Callable[[Lab], 
 def survey(
     context: typer.Context,
     target: Target = None,
-    world: World = None,
+    world: WorldOfLab = None,
     seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="of the faults")] = 1,
     singles: Annotated[int, typer.Option(min=0, help="cases with one fault")] = SINGLES,
     doubles: Annotated[int, typer.Option(min=0, help="cases with two faults at once")] = DOUBLES,

@@ -11,8 +11,9 @@ from mrclab.experiments.worlds import page
 from mrclab.experiments.worlds.runs import Store, comparable, matches, missing, plan, with_jitter, work
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
-from mrclab.lab.command.options import AsJson, Slower, Target, World
+from mrclab.lab.command.options import AsJson, Slower, Target, world_option
 from mrclab.lab.errors import ScenarioError, naming
+from mrclab.lab.kinds import WorldName
 from mrclab.lab.report import template
 from mrclab.lab.run import suite, worlds
 from mrclab.lab.scenario import scenario
@@ -47,7 +48,7 @@ def compare_worlds(
     slower: Slower = 1.0,
     only: Annotated[str, typer.Option("--only", help="only runs with names like this, e.g. '*[roce-*-loss*'")] = "*",
     target: Target = None,
-    world: World = None,
+    world: Annotated[WorldName | None, world_option("run in this one only; default: in both")] = None,
     results_dir: Annotated[Path, typer.Option("--results", help="where runs are kept")] = Path("results/worlds"),
     written: Annotated[
         Path | None, typer.Option("--page", help="write the page of all these runs to this file")

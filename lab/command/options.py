@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -19,14 +19,15 @@ _FOLDER_NAME = re.compile(r"\w[\w.-]{0,99}")
 
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON; other output goes to stderr")]
 
-World = Annotated[
-    WorldName | None,
-    typer.Option(
-        metavar="|".join(get_args(WorldName)),
-        help="on the wire (namespaces and P4 switches, root), or simulated in virtual time; default: as the scenario"
-        " says, else wire",
-    ),
-]
+
+def world_option(text: str) -> Any:
+    """Return the option `--world` with this help."""
+    return typer.Option(metavar="|".join(get_args(WorldName)), help=text)
+
+
+_WORLDS = "on the wire (namespaces and P4 switches, root), or simulated in virtual time; default: "
+World = Annotated[WorldName | None, world_option(f"{_WORLDS}as the scenario says, else wire")]
+WorldOfLab = Annotated[WorldName | None, world_option(f"{_WORLDS}wire")]
 
 Target = Annotated[
     TargetName | None,

@@ -1,5 +1,6 @@
 """Every run of small worlds: all hold, states that are merged go on alike, and what is wrong is found."""
 
+import json
 from collections import deque
 
 import pytest
@@ -180,7 +181,9 @@ def test_cycles_in_a_graph():
 
 def test_what_cannot_happen_is_refused():
     outcome = CliRunner().invoke(cli.app, ["explore", "loss", "--replay", "deliver:99"])
-    assert "deliver:99 cannot happen there" in str(outcome.exception)
+    assert "--replay: action 1, deliver:99, cannot happen there, only deliver:1, " in str(outcome.exception)
+    listed = json.loads(CliRunner().invoke(cli.app, ["explore", "--list", "--json"]).stdout)
+    assert {"world": "loss", "about": known_worlds()["loss"].about, "small": True} in listed["worlds"]
     outcome = CliRunner().invoke(cli.app, ["explore", "loss", "--replay", "deliver:²"])
     assert '"deliver:²" is not an action' in str(outcome.exception)
     outcome = CliRunner().invoke(cli.app, ["explore", "elsewhere"])

@@ -17,7 +17,7 @@ from mrclab.lab import console
 from mrclab.lab.command.display import answer
 from mrclab.lab.command.display import progress as progressbar
 from mrclab.lab.command.live import rundir
-from mrclab.lab.command.options import AsJson, Target, World
+from mrclab.lab.command.options import AsJson, Target, WorldOfLab
 from mrclab.lab.errors import LabError, RunError
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.prompt.remote import client
@@ -48,7 +48,7 @@ def send(
     file: Annotated[Path, typer.Argument(help="the file to send")],
     output: Annotated[Path | None, typer.Option(help="copy the received bytes to this file")] = None,
     target: Target = None,
-    world: World = None,
+    world: WorldOfLab = None,
     timeout: Annotated[float, typer.Option(min=1, help="seconds the transfer may take")] = 600.0,
     as_json: AsJson = False,
 ) -> None:
