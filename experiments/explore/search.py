@@ -311,9 +311,10 @@ def replayed(world: Space, trace: list[Action]) -> list[str]:
     for action in trace:
         if action not in system.actions():
             can = ", ".join(f"{kind}:{which}" for kind, which in system.actions()) or "nothing"
+            here = f"action {len(lines) + 1}, {action[0]}:{action[1]},"
             raise Refused(
-                f"--replay: action {len(lines) + 1}, {action[0]}:{action[1]}, cannot happen there, only {can}; correct it,"
-                " unless the run is of another version of the transport"
+                f"--replay: {here} cannot happen there, only {can}; correct it, unless the run is of another version of"
+                " the transport"
             )
         what = _describe(system, action)
         known = {one.serial for one in system.network}

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from mrclab.experiments.worlds import page
-from mrclab.experiments.worlds.runs import Store, comparable, matches, missing, plan, with_jitter, work
+from mrclab.experiments.worlds.runs import Store, comparable, label, matches, missing, plan, with_jitter, work
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
 from mrclab.lab.command.options import AsJson, Slower, Target, world_option
@@ -21,6 +21,7 @@ from mrclab.lab.scenario.files import finding
 from mrclab.lab.scenario.scenario import Loaded
 from mrclab.lab.scenario.seeds import parse as parse_seeds
 from mrclab.topo.input import files
+from mrclab.topo.input.sentences import several
 
 app = typer.Typer()
 out = console.console()
@@ -78,9 +79,12 @@ def compare_worlds(
         about = replace(about, note=note or about.note, jitter=jitter)
     if about is None or words:
         found = comparable(suite.load_all(finding.find(words or [])))
+        if not found:
+            raise ScenarioError(["none of these scenarios can happen in both worlds; leave `world` out of one"])
         runs = [scenario.slower(run, slower) for run in found if matches(run, only)]
         if not runs:
-            raise ScenarioError(["none of these scenarios can happen in both worlds; leave `world` out of one"])
+            known = several([label(run) for run in found])
+            raise ScenarioError([f"--only {only}: no run has a name like this; there are {known}"])
         numbers = parse_seeds(seeds)
         further = [] if sim_seeds is None else parse_seeds(sim_seeds, "--sim-seeds")
         more = [seed for seed in further if seed not in numbers]

@@ -463,3 +463,9 @@ def test_scenarios_of_one_world_alone_are_left_out(file, tmp_path):
 
 def test_all_reasons_can_be_read():
     assert all(reason.because.endswith(".") for reason in comparison.reasons())
+
+
+def test_a_name_that_no_run_has_is_refused_with_those_that_there_are(tmp_path):
+    words = ["worlds", "incast", "--only", "zzz", "--results", str(tmp_path)]
+    refused = CliRunner().invoke(app, words).exception
+    assert str(refused) == "--only zzz: no run has a name like this; there are incast"
