@@ -105,7 +105,7 @@ def test_the_page_s_campaign_has_a_table_with_intervals_and_a_figure(tmp_path, m
         mrclab.campaign_table("evs", space["EVS"], "p999x")
     with pytest.raises(mrclab.LabError, match=r"p99.9: this campaign keeps no flows; run it with flows=True$"):
         mrclab.campaign_table("evs", space["EVS"], "p99.9")
-    with pytest.raises(mrclab.LabError, match=r"holds a campaign of .* with other variants .*; choose another directory$"):
+    with pytest.raises(mrclab.LabError, match=r"campaign of .* with other variants .*; choose another directory$"):
         mrclab.campaign(space["scenario"], "evs", seeds=[1], sweep={"fabric.t1s": [2]}, variants={"mrc": {}})
 
 
@@ -508,8 +508,8 @@ def test_a_campaign_with_a_wrong_argument_is_refused_in_a_sentence(tmp_path, arg
 
 def test_a_campaign_in_a_directory_that_cannot_be_made_or_sweeps_other_fields_is_refused(tmp_path):
     (tmp_path / "file").touch()
-    for name, said in (("file", "cannot be made: it is not a directory"), ("file/x", "cannot be made: Not a directory")):
-        with pytest.raises(mrclab.LabError, match=f"{said}; choose another directory$"):
+    for name, said in (("file", "it is not a directory"), ("file/x", "Not a directory")):
+        with pytest.raises(mrclab.LabError, match=f"cannot be made: {said}; choose another directory$"):
             mrclab.campaign(made_with(), tmp_path / name, seeds=[1])
     mrclab.campaign(made_with(), tmp_path / "c", seeds=[1], workers=1)
     with pytest.raises(mrclab.LabError, match=r"c holds a campaign that sweeps no field; choose another directory$"):
