@@ -55,6 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--seeds {options.seeds}: at least one run is needed; give, for example, 3")
     if options.flows is not None and options.flows < 1:
         parser.error(f"--flows {options.flows}: each host sends at least one; give, for example, {FLOWS}")
+    if options.size == 0:
+        parser.error("--size 0: a transfer has at least a byte; give, for example, 64KiB")
     if options.page is not None and not options.page.parent.is_dir():
         parser.error(f"--page {options.page}: there is no folder {options.page.parent}; make it first")
     loads = list(_loads(parser, options))

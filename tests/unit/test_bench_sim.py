@@ -82,6 +82,7 @@ def test_a_number_of_hosts_may_have_a_traffic_of_its_own(capsys):
         (["--hosts", "16:perm"], "--hosts '16:perm': traffic 'perm' is unknown; there are permutation, incast"),
         (["--traffic", "perm"], "--traffic 'perm' is unknown; there are permutation, incast, all-to-all"),
         (["--seeds", "0"], "--seeds 0: at least one run is needed; give, for example, 3"),
+        (["--size", "0"], "--size 0: a transfer has at least a byte; give, for example, 64KiB"),
         (["--flows", "0"], "--flows 0: each host sends at least one; give, for example, 10"),
     ],
 )
