@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from mrclab.experiments.runs.store import Row, RunStore
+from mrclab.lab.errors import LabError
 from mrclab.lab.report import suitereport
 from mrclab.lab.report.differences import values_of
 from mrclab.lab.run import suite
@@ -26,8 +27,15 @@ SEEDS = (1, 2, 3, 4, 5)
 
 
 def planned(names: Sequence[str] = (), seeds: Sequence[int] = SEEDS) -> list[Loaded]:
-    """Every run of the table, or those of the experiments whose names begin so; all of a seed before the next one's."""
+    """Every run of the table, or those of the experiments whose names begin so; all of a seed before the next one's.
+
+    LabError for a name with which none begins.
+    """
     loaded = suite.load_all(sorted(SCENARIOS.glob("*.yaml")))
+    for name in names:
+        if not any(one.base_name.startswith(name) for one in loaded):
+            known = ", ".join(one.base_name.partition("-")[0] for one in loaded)
+            raise LabError(f"no experiment is called {name!r}; there are {known}")
     chosen = [one for one in loaded if not names or one.base_name.startswith(tuple(names))]
     return [job for seed in seeds for job in suite.runs(chosen, (seed,))]
 

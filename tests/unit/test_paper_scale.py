@@ -193,3 +193,8 @@ def test_runs_that_another_process_adds_to_are_left_alone(tmp_path):
     with table.store(tmp_path).owned(), pytest.raises(LabError, match=r"another process adds runs to .* --results"):
         table.run([], tmp_path, print)
     assert (tmp_path / "entries.jsonl").read_text() == '{"dig'
+
+
+def test_an_experiment_that_there_is_not_is_refused() -> None:
+    with pytest.raises(LabError, match=r"no experiment is called 'e99'; there are e01, e02, .*, e16$"):
+        table.planned(["e01", "e99"])
