@@ -2,6 +2,7 @@
 `… connect PORT ADDRESS` on the other; over PORT and ADDRESS, TCP's, they exchange QP numbers and keys.
 """
 
+import argparse
 import json
 import socket
 import sys
@@ -25,14 +26,26 @@ def _connected(server: str, port: int) -> socket.socket:
 
 
 def main() -> None:
-    """Run one of the two sides."""
-    role, port, *server = sys.argv[1:]
+    """Run one of the two sides; errors are one sentence."""
+    parser = argparse.ArgumentParser(prog="python -m mrclab.hosts.libmrc.example")
+    parser.add_argument("role", choices=["listen", "connect"])
+    parser.add_argument("port", type=int)
+    parser.add_argument("server", nargs="?", default="", help="where the other side listens, e.g. 10.77.0.3")
+    options = parser.parse_args()
+    if options.role == "connect" and not options.server:
+        parser.error("connect needs the address of the other side, e.g. 10.77.0.3")
+    try:
+        run(options.role, options.port, options.server)
+    except OSError as error:
+        sys.exit(f"{options.role}: {error}")
+
+
+def run(role: str, port: int, server: str) -> None:
+    """Exchange addresses, write, and print the completion."""
     with Context() as context:
         pd, cq = PD(context), CQ(context, 16)
         mr, qp = MR(pd, 1 << 20), QP(pd, cq)
-        talk = (
-            socket.create_server(("", int(port))).accept()[0] if role == "listen" else _connected(server[0], int(port))
-        )
+        talk = socket.create_server(("", port)).accept()[0] if role == "listen" else _connected(server, port)
         with talk.makefile("rw") as lines:
             lines.write(json.dumps([qp.address.as_dict(), mr.addr, mr.rkey]) + "\n")
             lines.flush()

@@ -219,7 +219,9 @@ class Context(_Closing):
                     return
         finally:
             lib.ibv_free_device_list(devices)
-        raise OSError(errno.ENODEV, f"there is no device {name or ''}; start the program with mrclab exec HOST --")
+        raise OSError(
+            errno.ENODEV, f"there is no device{f' {name}' if name else ''}; start the program with mrclab exec HOST --"
+        )
 
     @property
     def gid(self) -> str:

@@ -54,6 +54,23 @@ def test_the_example_writes_from_one_host_to_the_other(ground):
     ground.until(ground.nothing_left)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "the following arguments are required: role, port"),
+        (["listen", "x"], "argument port: invalid int value: 'x'"),
+        (["connect", "7000"], "connect needs the address of the other side"),
+        (["listen", "7000"], "there is no device; start the program with mrclab exec HOST --"),
+    ],
+)
+def test_the_example_says_in_a_sentence_what_it_lacks(ground, words, said):
+    command = [sys.executable, "-m", "mrclab.hosts.libmrc.example", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def _listens(port: int) -> bool:
     lines = (Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()).splitlines()
     return any(f":{port:04X} " in line and " 0A " in line for line in lines)
