@@ -85,6 +85,8 @@ def parse(text: str, name: str) -> FlowSizes:
             points.append((size, share))
     if not points or points[-1][1] != 100 or len(points) > _MAX_POINTS:
         raise ValueError(f"{name}: the last line must have 100 percent")
+    if points[-1][0] < 1:
+        raise ValueError(f"{name}: the largest flow has less than a byte; give sizes of at least 1")
     if points[0][1] > 0:
         points.insert(0, (0.0, 0.0) if points[0][0] > 0 else (points[0][0], 0.0))
     return FlowSizes(name, tuple((size, share / 100) for size, share in points))

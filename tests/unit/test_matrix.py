@@ -219,3 +219,10 @@ def test_a_connection_that_fails_ends_those_that_wait_for_it(chain, tmp_path):
     outcome = runner.run_scenario(scenario.load(chain), tmp_path / "results", quiet, quiet, report=False)
     assert outcome.state == "failed"
     assert "the agent of h3 ended" in str([r.get("error") for r in outcome.measures.history.of("traffic.end")])
+
+
+def test_a_mistake_in_a_file_names_it_as_it_is_written(tmp_path):
+    (tmp_path / "Chain.cm").write_text("Nodes 4\nConnections 1\n0->9 id 1 start 0 size 10\n")
+    (tmp_path / "x.yaml").write_text(SCENARIO.replace("chain.cm", "Chain.cm"))
+    with pytest.raises(ScenarioError, match=r": Chain\.cm:3: node 9 is not one of 4"):
+        scenario.load(tmp_path / "x.yaml")

@@ -70,6 +70,7 @@ def test_sizes_are_drawn_as_published(name, mean):
         ("10 50\n", "f: the last line must have 100 percent"),
         ("ten 50\n", "f:1: write bytes and a share"),
         ("10 120\n", "f:1: sizes and shares must rise"),
+        ("0 100\n", "f: the largest flow has less than a byte; give sizes of at least 1"),
     ],
 )
 def test_a_wrong_file_is_named_with_its_line(text, said):

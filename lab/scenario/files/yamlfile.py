@@ -247,8 +247,10 @@ def message(item: Any, model: type[BaseModel]) -> str:
         return unknown
     if kind == "string_type" and isinstance(given, (list, dict)):
         return f"text is expected here, not a {'list' if isinstance(given, list) else 'mapping'}"
+    if kind == "value_error":
+        return text
     text += _IN_A_FILE.get(kind, "")
-    shown = f" (got {sentences.shown(given)})" if kind != "value_error" and isinstance(given, (str, int, float)) else ""
+    shown = f" (got {sentences.shown(given)})" if isinstance(given, (str, int, float)) else ""
     return f"{text[:1].lower()}{text[1:]}{shown}"
 
 
