@@ -122,7 +122,7 @@ class Survey:
         with self.store.owned():
             self._open()
             if self._left():
-                notify(f"{len(self.cases)} cases")
+                notify("1 case" if len(self.cases) == 1 else f"{len(self.cases)} cases")
                 self._localise(deadline, notify)
             for name, text, fabric, mapper, run in self._experiments():
                 if name not in self.store and time.monotonic() < deadline:

@@ -33,7 +33,7 @@ def render(surveys: Sequence[Sequence[Record]], page: str) -> str:
         "misses": _misses(fields),
         "denial": _denial(fields),
         "startup": _startup(fields),
-        "firsts": [records[0] for records in fields],
+        "commands": [_command(records[0]) for records in fields],
         "page": page,
     }
     return template.fill(Path(__file__).with_name("survey.md.j2"), context) + "\n"
@@ -65,6 +65,12 @@ def as_json(records: Sequence[Record]) -> dict[str, Any]:
         "healthy_called_down": false_positives,
     }
     return {"records": len(records), "parts": kinds, **fields}
+
+
+def _command(record: Record) -> str:
+    """Return the command that makes the records of this one's target and seed."""
+    where = "--world sim" if record["target"] == "virtual time" else f"--target {record['target']}"
+    return f"{'' if where == '--world sim' else 'sudo '}mrclab survey {where} --seed {record['seed']}"
 
 
 def _circumstances(surveys: Sequence[Sequence[Record]]) -> str:

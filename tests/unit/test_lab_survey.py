@@ -77,6 +77,11 @@ def test_the_page_counts_verdicts_false_alarms_and_what_was_never_named():
     assert text.endswith("survey --target soft --seed 1\n    mrclab survey --page clustermapper.md\n")
 
 
+def test_the_page_says_how_to_repeat_a_survey_in_virtual_time():
+    found = [case(1, ["t0-p1-1/t1-p1-1"], []) | {"target": "virtual time"}]
+    assert "\n    mrclab survey --world sim --seed 1\n" in page.render([found], "x.md")
+
+
 def test_the_page_may_be_among_the_records(tmp_path):
     record.store(tmp_path / "sim").append(case(1, ["t0-p1-1/t1-p1-1"], []))
     words = ["survey", "--output", str(tmp_path), "--page", str(tmp_path / "page.md")]
