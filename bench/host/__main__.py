@@ -174,11 +174,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="mrclab bench host", description="packets per second of a host, and their cost"
     )
-    parser.add_argument("--planes", type=int, default=1)
-    parser.add_argument("--packets", type=int, default=50_000)
+    parser.add_argument("--planes", type=int, default=1, help="links between the hosts (default %(default)s)")
+    parser.add_argument("--packets", type=int, default=50_000, help="of each run (default %(default)s)")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--part", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
+    for name in ("planes", "packets"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name} {getattr(options, name)}: give 1 or more")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # child processes end with it
     if options.part:
         kind, interface, size, seconds = options.part

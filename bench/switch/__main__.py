@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import signal
 import sys
@@ -36,10 +37,18 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     add("--target", action="append", choices=NAMES, help="measure this one only (may be repeated)")
     add("--quick", action="store_true", help="a few seconds: shows that it works, measures little")
     add("--seconds", type=float, default=Effort.trial_seconds, help="length of one trial (default %(default)s)")
-    add("--size", type=int, action="append", choices=range(128, 4353), metavar="BYTES", help="frame size")
+    add("--size", type=int, action="append", metavar="BYTES", help="frame size, 128 to 4352")
     add("--switches", type=int, default=Effort.switches, help="how many are started together (default %(default)s)")
     add("--json", action="store_true", help="print one JSON object")
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    for size in options.size or ():
+        if not 128 <= size <= 4352:
+            parser.error(f"--size {size}: give 128 to 4352 bytes")
+    if not 0 < options.seconds < math.inf:
+        parser.error(f"--seconds {options.seconds:g}: give more than 0")
+    if options.switches < 1:
+        parser.error(f"--switches {options.switches}: give 1 or more")
+    return options
 
 
 def effort(args: argparse.Namespace) -> Effort:

@@ -7,11 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from mrclab.bench.host import __main__ as hostbench
 from mrclab.bench.sim import __main__ as command
 from mrclab.bench.sim import common, htsim, load, table, turns
 from mrclab.bench.sim.children import SimCost, measure
 from mrclab.bench.sim.common import SimLoad
 from mrclab.bench.sim.turns import Turns
+from mrclab.bench.switch import __main__ as switchbench
 from mrclab.lab.errors import RunError
 from mrclab.lab.traffic import matrix
 
@@ -89,6 +91,22 @@ def test_a_number_of_hosts_may_have_a_traffic_of_its_own(capsys):
 def test_words_that_mean_nothing_are_refused(words, said, capsys):
     with pytest.raises(SystemExit):
         command.main(words)
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "said"),
+    [
+        (hostbench.main, ["--planes", "0"], "--planes 0: give 1 or more"),
+        (hostbench.main, ["--packets", "0"], "--packets 0: give 1 or more"),
+        (switchbench.parse, ["--size", "0"], "--size 0: give 128 to 4352 bytes"),
+        (switchbench.parse, ["--seconds", "0"], "--seconds 0: give more than 0"),
+        (switchbench.parse, ["--switches", "0"], "--switches 0: give 1 or more"),
+    ],
+)
+def test_numbers_of_the_wire_s_benchmarks_that_measure_nothing_are_refused(command, words, said, capsys):
+    with pytest.raises(SystemExit):
+        command(words)
     assert said in capsys.readouterr().err
 
 
