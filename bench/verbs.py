@@ -48,7 +48,9 @@ class VerbsRun:
 
 @dataclass(frozen=True)
 class VerbsResult:
-    """Results of a program and of the agents' workload: one-packet messages at full speed, 1 MiB at a lab's rate."""
+    """Results of a program, and of the agents' own workload (`own`): one-packet messages at full speed, and 1 MiB at a
+    lab's rate (`paced`).
+    """
 
     program: VerbsRun
     own: VerbsRun

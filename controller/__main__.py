@@ -125,7 +125,7 @@ async def serve(options: argparse.Namespace) -> None:
     metrics = MetricsServer(
         options.metrics_port, lambda: asyncio.run_coroutine_threadsafe(controller.metrics(), loop).result()
     )
-    api = {**by_name(controller.core, waits=True), "metrics": lambda: {"url": metrics.url}}
+    api = {**by_name(controller.core, asynchronous=True), "metrics": lambda: {"url": metrics.url}}
     socket = options.socket or options.run_dir / "controller.sock"
     with contextlib.closing(metrics):
         async with AsyncServer(socket, api) as server:

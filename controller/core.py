@@ -45,7 +45,7 @@ class ControllerCore:
         self._maintenance = Maintenance(driver, self.denials)
 
     @property
-    def all_right(self) -> bool:
+    def all_verified(self) -> bool:
         """True if every switch is ready and answers, and every cable is verified."""
         return self._driver.cable_states.settled and not self._driver.fleet.unready()
 
@@ -69,7 +69,7 @@ class ControllerCore:
 
     async def wait_verified(self, timeout: Seconds = DEFAULT_TIMEOUT) -> Result:
         """Wait until all switches are ready and all cables verified; after `timeout` report those that are not."""
-        await self._driver.until(lambda: self.all_right, timeout)
+        await self._driver.until(lambda: self.all_verified, timeout)
         return self._outcome()
 
     async def verify(self, timeout: Seconds = DEFAULT_TIMEOUT, links: list[str] | None = None) -> Result:
@@ -193,7 +193,7 @@ class ControllerCore:
         driver = self._driver
         unready = driver.fleet.unready()
         views = {name: driver.fleet.view(name) for name in self._fabric.switch_names}
-        unresponsive = {name: view.silence for name, view in unready.items() if view.silence}
+        unresponsive = {name: view.unresponsive for name, view in unready.items() if view.unresponsive}
         audited = driver.last_audit()
         return {
             "state": self._state({view.state for view in views.values()}),
@@ -206,7 +206,11 @@ class ControllerCore:
             "entries_unread": {**audited.unread, **unresponsive},
             "seconds": driver.verified_after,
             "by_switch": {
-                name: {"state": view.state.value, "silent": bool(view.silence), "error": view.error or view.silence}
+                name: {
+                    "state": view.state.value,
+                    "silent": bool(view.unresponsive),
+                    "error": view.error or view.unresponsive,
+                }
                 for name, view in views.items()
             },
             "version": driver.nodes.version,
@@ -222,7 +226,7 @@ class ControllerCore:
             return "backup"
         if states != {SwitchState.READY}:
             return "connecting" if SwitchState.CONNECTING in states else "provisioning"
-        return "verified" if self.all_right else "verifying"
+        return "verified" if self.all_verified else "verifying"
 
     def _message(self) -> str:
         unready = self._driver.fleet.unready().values()
@@ -234,7 +238,7 @@ class ControllerCore:
     def _outcome(self) -> Result:
         driver, states = self._driver, self._driver.cable_states
         return {
-            "verified": self.all_right,
+            "verified": self.all_verified,
             "links": len(self._fabric.links),
             "seconds": driver.verified_after,
             "failed": [*states.links("wrong"), *states.links("silent")],

@@ -25,10 +25,13 @@ class SwitchState(Enum):
 
 
 class SwitchView(NamedTuple):
-    """State of a switch; why it does not respond although it runs (a predicate); and its last error."""
+    """State of a switch, and its last error.
+
+    `unresponsive` is the reason why it does not respond although it runs, as a predicate: `is stopped by a signal`.
+    """
 
     state: SwitchState
-    silence: str = ""
+    unresponsive: str = ""
     error: str = ""
 
     @property
@@ -39,12 +42,14 @@ class SwitchView(NamedTuple):
     @property
     def not_ready(self) -> str:
         """Reason why it is not ready or does not respond, as a predicate."""
-        return self.silence or f"is not ready but {self.state.value}"
+        return self.unresponsive or f"is not ready but {self.state.value}"
 
 
 class Audit(NamedTuple):
-    """Findings of an audit: a sentence for each entry that a switch lacks, holds wrongly, or should not hold; and why
-    the entries of a switch were not read, by switch, without its subject.
+    """Findings of an audit.
+
+    `wrong` has a sentence for each entry that is missing, differs, or is not intended; `unread` by switch the reason
+    why its entries could not be read, as a predicate.
     """
 
     wrong: list[str]
@@ -55,25 +60,25 @@ class SwitchAccess(Protocol):
     """The switches of one world. Coroutines raise SwitchError where a switch cannot be reached."""
 
     def view(self, name: str) -> SwitchView:
-        """State of one switch, and why it does not respond."""
+        """Return the state of one switch."""
 
     def unready(self) -> dict[str, SwitchView]:
-        """Switches that are not ready, or do not respond."""
+        """Return the switches that are not ready or do not respond."""
 
     async def misroute(self, name: str, port: int, to: int) -> None:
         """Make a switch forward packets for `port` out of `to`, or drop them (0). The intended entries stay."""
 
     async def traffic(self, name: str) -> int:
-        """Packets of QPs that a switch has sent so far."""
+        """Return the number of QPs' packets that a switch has sent so far."""
 
     async def counters(self) -> dict[str, Any]:
-        """Counters by ready switch."""
+        """Return the counters of the switches that are ready."""
 
     async def watch(self, ev: int, on: bool) -> None:
-        """Count the packets of an EV at every switch from now on, or no longer."""
+        """Start or stop to count the packets of an EV at every switch."""
 
     async def ev_counts(self, evs: Iterable[int]) -> Mapping[int, Mapping[str, Mapping[str, int]]]:
-        """Packets and bytes of watched EVs, by switch."""
+        """Return packets and bytes of the watched EVs, by switch."""
 
 
 class HostAccess(Protocol):
@@ -85,7 +90,7 @@ class HostAccess(Protocol):
 
     @property
     def versions(self) -> dict[str, int]:
-        """Version of the node config that each host uses; 0: it is not there."""
+        """Version of the node config that each host uses; 0: the host is down."""
 
     @property
     def unresponsive(self) -> dict[str, str]:
@@ -95,16 +100,16 @@ class HostAccess(Protocol):
         """Make the node configs again from the denylist, and have the hosts use them."""
 
     async def notified(self) -> None:
-        """Wait until every host that is there uses the current config."""
+        """Wait until every host that is up uses the current config."""
 
     async def ports(self) -> dict[str, Sequence[tuple[str, bool]] | str]:
-        """NIC ports by host: name and state; or the reason for which the host cannot be queried."""
+        """Return by host its NIC ports, (name, up), or the reason why it cannot be queried."""
 
 
 class Driver(Protocol):
     """One world: its switches, cables and hosts, and its time."""
 
-    decimals: int  # of durations in seconds
+    decimals: int  # to which durations in seconds are rounded
     fabric: Fabric
     fleet: SwitchAccess
     nodes: HostAccess
@@ -114,20 +119,20 @@ class Driver(Protocol):
     began: float  # on its clock
     verified_after: float | None = None  # seconds from the beginning until all was verified for the first time
 
-    def note_verified(self) -> None:
-        """Record the first time at which all is verified; Clustermapper begins then."""
-        if self.verified_after is None and self.core.all_right:
+    def check_verified(self) -> None:
+        """Record when all is verified for the first time, and start Clustermapper then."""
+        if self.verified_after is None and self.core.all_verified:
             self.verified_after = round(self.now - self.began, self.decimals)
             self.record(FabricVerified(seconds=self.verified_after, links=len(self.fabric.links)))
             if self.mapper is not None:
                 self.mapper.begin()
 
     def last_audit(self) -> Audit:
-        """The findings of the last audit of all switches."""
+        """Return the findings of the last audit of all switches."""
 
     @property
     def now(self) -> float:
-        """Seconds, from anywhere."""
+        """Seconds on the clock of this world."""
 
     def record(self, event: Event, /) -> None:
         """Record an event at the current time."""
@@ -142,7 +147,7 @@ class Driver(Protocol):
         """Check that every switch and host responds, within a time limit."""
 
     def forget(self, links: Collection[str] | None) -> None:
-        """Mark these cables, or all, as unverified; they are probed again."""
+        """Mark these cables, or all, as unverified, so that they are probed again."""
 
     async def audit(self, only: str | None = None) -> Audit:
         """Compare the entries of all switches, or one, with the intended ones."""

@@ -1,4 +1,4 @@
-"""A controller's operations by name: coroutines on the wire, completed at once in virtual time."""
+"""A controller's operations by name: coroutines on the wire, plain functions in virtual time."""
 
 import functools
 import inspect
@@ -17,23 +17,23 @@ from mrclab.topo.input import sentences
 from mrclab.topo.model import UnknownName
 
 Operation = Callable[..., Any]
-_REFUSALS = (ValidationError, UnknownName, ControllerError)
+_ERRORS = (ValidationError, UnknownName, ControllerError)
 
 
-def by_name(core: ControllerCore, waits: bool) -> dict[str, Operation]:
-    """Return name → operation, with arguments' types checked and refusals as RpcError; coroutines where it `waits`."""
+def by_name(core: ControllerCore, asynchronous: bool) -> dict[str, Operation]:
+    """Return name → operation, a coroutine if `asynchronous`: it checks its arguments' types and raises RpcError."""
     methods = inspect.getmembers(core, inspect.ismethod)
-    return {name: _operation(method, waits) for name, method in methods if not name.startswith("_")}
+    return {name: _operation(method, asynchronous) for name, method in methods if not name.startswith("_")}
 
 
-def completed(work: Coroutine[Any, Any, Any]) -> Any:
+def run_to_end(work: Coroutine[Any, Any, Any]) -> Any:
     """Return the result of a coroutine that never suspends; RuntimeError if it does."""
     try:
         work.send(None)
     except StopIteration as done:
         return done.value
     work.close()
-    raise RuntimeError(f"{work} waits, which is not possible in virtual time")
+    raise RuntimeError(f"{work} suspends, which is not possible in virtual time")
 
 
 @functools.cache
@@ -42,7 +42,7 @@ def _validated(function: Operation) -> Operation:
     return validate_call(config=ConfigDict(strict=True))(function)
 
 
-def _operation(method: MethodType, waits: bool) -> Operation:
+def _operation(method: MethodType, asynchronous: bool) -> Operation:
     core, function = method.__self__, method.__func__
 
     @functools.wraps(method)
@@ -50,21 +50,21 @@ def _operation(method: MethodType, waits: bool) -> Operation:
         try:
             result = _validated(function)(core, **arguments)
             return await result if inspect.isawaitable(result) else result
-        except _REFUSALS as error:
-            raise _refusal(method.__name__, error) from None
+        except _ERRORS as error:
+            raise _rpc_error(method.__name__, error) from None
 
     @functools.wraps(method)
-    def at_once(**arguments: Any) -> Any:
-        return completed(operation(**arguments))
+    def synchronous(**arguments: Any) -> Any:
+        return run_to_end(operation(**arguments))
 
-    return operation if waits else at_once
+    return operation if asynchronous else synchronous
 
 
-def _refusal(name: str, error: Exception) -> RpcError:
-    """Return the answer of operation `name` to one of _REFUSALS."""
+def _rpc_error(name: str, error: Exception) -> RpcError:
+    """Return one of `_ERRORS` in operation `name` as the error of its response."""
     if isinstance(error, ValidationError):
         return RpcError("EINVAL", f"operation {name}: {sentences.first(error)}")
     if isinstance(error, UnknownName):
         return RpcError("EINVAL", str(error))
-    may_not = isinstance(error, (DenyError, MaintenanceError, WatchError))
-    return RpcError("EPERM" if may_not else "EIO", str(error))
+    forbidden = isinstance(error, (DenyError, MaintenanceError, WatchError))
+    return RpcError("EPERM" if forbidden else "EIO", str(error))

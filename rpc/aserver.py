@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from mrclab.rpc.dispatch import Operation, answer, failure
+from mrclab.rpc.dispatch import Operation, error_response, response
 from mrclab.rpc.server import ClientConnection, Server
 
 _LOOK_S = 0.01  # seconds between two looks at the connections, where the system has no epoll
@@ -68,7 +68,7 @@ class AsyncServer(Server):
         if task.cancelled():
             return
         error = task.exception()
-        reply = answer(request, task.result()) if error is None else failure(request, error)
+        reply = response(request, task.result()) if error is None else error_response(request, error)
         connection.queue(reply)
         try:
             self._flush(connection)

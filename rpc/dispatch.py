@@ -1,4 +1,4 @@
-"""From a request to the operation that serves it, and from its outcome to the answer."""
+"""Dispatch of requests to operations by name, and the lines of their responses."""
 
 import inspect
 import logging
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 Operation = Callable[..., Any]
 """Takes the request's arguments by keyword; returns a dict (or None for {}), or an awaitable of one for asyncio."""
 
-_SHOWN = 60  # characters of what a client wrote that a message repeats
+_SHOWN = 60  # characters of an operation's name that an error repeats
 
 
 class Operations:
@@ -57,16 +57,16 @@ class Subscription:
         return self._kinds is None or event.get("kind") in self._kinds
 
 
-def answer(request: Mapping[str, Any], result: Any) -> bytes:
-    """Return the line that answers a request with success."""
+def response(request: Mapping[str, Any], result: Any) -> bytes:
+    """Return the line of a successful response."""
     try:
         return encode({"id": request.get("id"), "ok": {} if result is None else result})
     except FramingError as error:
-        return failure(request, error)
+        return error_response(request, error)
 
 
-def failure(request: Mapping[str, Any], error: BaseException) -> bytes:
-    """Return the line that answers a request with an error; anything but RpcError is logged with its traceback."""
+def error_response(request: Mapping[str, Any], error: BaseException) -> bytes:
+    """Return the line of an error response; anything but RpcError is logged with its traceback."""
     if not isinstance(error, RpcError):
         log.error("operation %s failed", request.get("op"), exc_info=error)
         error = RpcError("EIO", f"operation {request.get('op')}: {type(error).__name__}: {error}")

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mrclab.rpc.dispatch import Operation, Operations, Subscription, answer, failure
+from mrclab.rpc.dispatch import Operation, Operations, Subscription, error_response, response
 from mrclab.rpc.errors import RpcError
 from mrclab.rpc.framing import MAX_LINE_BYTES, LineSplitter, decode, encode
 from mrclab.rpc.paths import listen
@@ -190,15 +190,15 @@ class Server:
             request = decode(line)
             if request.get("op") == "subscribe":
                 connection.subscription = Subscription(request)
-                connection.queue(answer(request, None))
+                connection.queue(response(request, None))
             else:
                 self._respond(connection, request, self._operations.invoke(request))
         except Exception as error:
-            connection.queue(failure(request, error))
+            connection.queue(error_response(request, error))
 
     def _respond(self, connection: ClientConnection, request: dict[str, Any], result: Any) -> None:
         """Answer a request with the result of its operation."""
-        connection.queue(answer(request, result))
+        connection.queue(response(request, result))
 
     def _flush(self, connection: ClientConnection) -> None:
         """Send what is queued, unless the connection was dropped, as by an operation of its own that publishes."""

@@ -15,7 +15,7 @@ from mrclab.controller.core import ControllerCore
 from mrclab.controller.driver import Audit, Driver
 from mrclab.controller.health.denylist import Denylist
 from mrclab.controller.metrics import page as metrics
-from mrclab.controller.operations import completed
+from mrclab.controller.operations import run_to_end
 from mrclab.events.controller import NodesWritten
 from mrclab.events.event import Event
 from mrclab.events.switches import SwitchTotals
@@ -116,7 +116,7 @@ class SimController(Driver):
         self._write = write
         self._advance = advance
         denylist = Denylist(self.fabric)
-        self.fleet = SimFleet(fabric, self.record, self.note_verified)
+        self.fleet = SimFleet(fabric, self.record, self.check_verified)
         self.cable_states = self.fleet.states
         self._section: MapperSection | None = None
         self._agents = self.fabric.spec.hosts_per_t0
@@ -251,9 +251,9 @@ class SimController(Driver):
         return self._page.url
 
     def _metrics(self) -> str:
-        status, counters = completed(self.core.status()), completed(self.fleet.counters())
+        status, counters = run_to_end(self.core.status()), run_to_end(self.fleet.counters())
         hosts = {name: host.call("stats") or {} for name, host in self.nodes.running.items()}
-        return metrics.page(status, counters, completed(self.core.ev_counters())["evs"], hosts)
+        return metrics.page(status, counters, run_to_end(self.core.ev_counters())["evs"], hosts)
 
     # --- hosts --------------------------------------------------------------------------------------------------------
 

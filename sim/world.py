@@ -101,7 +101,7 @@ class SimWorld:
         self.sim = SimFabric(self._clock, fabric, seed)
         record = functools.partial(self._write_now, CONTROLLER)
         self._controller = SimController(self.sim, transport, mapper, record, self._advance, of_hosts or {})
-        self._operations = by_name(self._controller.core, waits=False)
+        self._operations = by_name(self._controller.core, asynchronous=False)
         self._operations["metrics"] = lambda: {"url": self._controller.metrics_url()}
         self.hosts: dict[str, RunningHost] = {}
         self._shared_digests = SharedDigests()
@@ -180,7 +180,7 @@ class SimWorld:
         """Make a driver of flows that arrive by themselves. From now on the history leaves out QPs that come and go."""
         self._keeps_qps = False
         for host in self.hosts.values():
-            host.transport.events.keeps = False
+            host.transport.events.logs_states = False
         made = SimOpenLoop(self._clock, self._host_of, arrivals, attributes, done)
         self._open_loops.append(made)
         return made
@@ -211,7 +211,7 @@ class SimWorld:
             sampled=self._has_history,
             shared_digests=self._shared_digests,
         )
-        host.transport.events.keeps = self._keeps_qps
+        host.transport.events.logs_states = self._keeps_qps
         self.hosts[name] = host
         self._controller.nodes.running[name] = host
         self._used.append(name)

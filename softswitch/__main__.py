@@ -22,7 +22,7 @@ from mrclab.softswitch.process.ring import ring_bytes
 from mrclab.softswitch.switch import SoftSwitch
 
 SWITCH_INTERVAL_SECONDS = 0.0005
-"""Seconds that the forwarding thread waits at most for a P4Runtime thread to release the interpreter lock."""
+"""Longest wait of the forwarding thread for a P4Runtime thread that holds the interpreter lock."""
 
 GRPC_EXPERIMENTS = ("GRPC_EXPERIMENTS", "-event_engine_listener")
 """Variable that gRPC's core reads when it is imported: no event engine, which passes socket events between threads.
@@ -41,14 +41,14 @@ class UsageError(Exception):
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="softswitch", description="A P4 v1model switch for BMv2 JSON.")
     add = parser.add_argument
-    add("json", nargs="?", type=Path, help="p4c's BMv2 JSON; without it (or with --no-p4) a controller brings one")
+    add("json", nargs="?", type=Path, help="p4c's BMv2 JSON; without it (or with --no-p4) a controller sets it")
     add("--device-id", type=int, default=0, metavar="N")
     add("-i", "--interface", action="append", default=[], metavar="PORT@INTERFACE", dest="interfaces")
     add("--no-p4", action="store_true", help="start without a program")
     add(
         "--grpc-server-addr",
         metavar="ADDRESS",
-        help="unix:/path or host:port (default: a Unix socket of this user's alone)",
+        help="unix:/path or host:port (default: a Unix socket that only this user may open)",
     )
     add("--no-grpc", action="store_true", help="serve no P4Runtime")
     add("--cpu-port", type=int, metavar="N")
@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--queue-rate-pps", action="append", default=[], metavar="N[:PRIORITY]")
     add("--queue-depth", action="append", default=[], metavar="N[:PRIORITY]")
     add("--control-socket", type=Path, metavar="PATH")
-    add("--realtime", action="store_true", help="forward with real-time priority (hardware does not wait for a core)")
+    add("--realtime", action="store_true", help="forward with real-time priority, as hardware never waits for a CPU")
     add("--thrift-port", type=int, metavar="N", help="serve simple_switch_CLI's queue commands on 127.0.0.1:N")
     return parser
 
@@ -75,7 +75,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     return args
 
 
-def numbers(text: str, flag: str) -> tuple[int, int | None]:
+def number_and_priority(text: str, flag: str) -> tuple[int, int | None]:
     """Return N and PRIORITY of `N[:PRIORITY]`."""
     value, _, priority = text.partition(":")
     try:
@@ -90,10 +90,10 @@ def build(args: argparse.Namespace) -> SoftSwitch:
         raise UsageError(f"--priority-queues {args.priority_queues}: give 1 to 32")
     switch = SoftSwitch(args.cpu_port, args.drop_port, args.priority_queues)
     for text in args.queue_rate_pps:
-        value, priority = numbers(text, "--queue-rate-pps")
+        value, priority = number_and_priority(text, "--queue-rate-pps")
         switch.set_queue_rate(value, None, priority)
     for text in args.queue_depth:
-        value, priority = numbers(text, "--queue-depth")
+        value, priority = number_and_priority(text, "--queue-depth")
         switch.set_queue_depth(value, None, priority)
     for text in args.interfaces:
         port, _, interface = text.partition("@")
@@ -110,7 +110,7 @@ def build(args: argparse.Namespace) -> SoftSwitch:
 
 
 def logging_setup(args: argparse.Namespace) -> None:
-    """Send the log to the place given on the command line."""
+    """Set up logging as the command line says."""
     names = {"trace": "DEBUG", "debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR", "off": "CRITICAL"}
     if args.log_level not in names:
         raise UsageError(f"--log-level {args.log_level}: give one of {', '.join(names)}")
@@ -134,8 +134,8 @@ def _server_module() -> ModuleType:
     return server
 
 
-def return_large_blocks() -> None:
-    """Have the C library return large allocations: it would keep some 100 kB for each thread."""
+def tune_malloc() -> None:
+    """Have malloc return large blocks to the kernel: it would keep some 100 kB for each thread."""
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
         for parameter in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):
@@ -155,7 +155,7 @@ def prepare(program: str = "") -> None:
 def run(args: argparse.Namespace) -> None:
     """Run the switch until a signal ends it."""
     logging_setup(args)
-    return_large_blocks()
+    tune_malloc()
     switch = build(args)
     with contextlib.ExitStack() as stack:
         stack.callback(switch.close)
@@ -175,9 +175,9 @@ def run(args: argparse.Namespace) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: switch.stop())
         if args.realtime:
-            from mrclab.softswitch.process.realtime import be_realtime  # noqa: PLC0415 - only with the option
+            from mrclab.softswitch.process.realtime import set_realtime_priority  # noqa: PLC0415 - only with the option
 
-            be_realtime()
+            set_realtime_priority()
         sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
         if not args.no_grpc:
             address = args.grpc_server_addr or default_address(args.device_id)

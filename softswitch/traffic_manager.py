@@ -63,7 +63,7 @@ class TrafficManager:
         self.timers: list[tuple[float, int, int, Queue]] = []
         self._count = 0
         self._busy = False
-        self._worst_late = 0.0
+        self._max_lateness = 0.0
         self._depths = [DEFAULT_DEPTH] * priorities
         self._delays = [0.0] * priorities
 
@@ -146,7 +146,7 @@ class TrafficManager:
         now = self._now()
         if not timers or timers[0][0] > now:
             return
-        self._worst_late = max(self._worst_late, now - timers[0][0])
+        self._max_lateness = max(self._max_lateness, now - timers[0][0])
         ready: list[tuple[int, float, int, Queue]] = []
         while timers and timers[0][0] <= now:
             leave, rank, count, queue = heapq.heappop(timers)
@@ -170,7 +170,7 @@ class TrafficManager:
 
     def take_lateness(self) -> float:
         """Return the longest delay of a packet beyond its due time since the last call, seconds."""
-        worst, self._worst_late = self._worst_late, 0.0
+        worst, self._max_lateness = self._max_lateness, 0.0
         return worst
 
     def clear(self) -> None:

@@ -39,7 +39,7 @@ class UnknownName(TopoError, LookupError):  # noqa: N818 - the name others catch
         super().__init__(kind, text)
         self.kind, self.text = kind, text
         self._known = list(candidates)
-        self._whole = not isinstance(candidates, names.Guesses)
+        self._whole = not isinstance(candidates, names.Suggestions)
 
     @functools.cached_property
     def nearest(self) -> str | None:
@@ -234,7 +234,7 @@ class Fabric:
         return LazySequence(len(self.switches), lambda index: names.of_switch(*self.shape.switch_at(index)))
 
     def switch_place(self, name: str) -> int:
-        """Place of a switch in `switches`; UnknownName where there is none of this name."""
+        """Index of a switch in `switches`; UnknownName where there is none of this name."""
         found = names.switch(name)
         if found is None or not self.shape.has_switch(*found):
             raise UnknownName("switch", name, self.near(name, "switch"))
@@ -311,7 +311,7 @@ class Fabric:
                 "port": (end.interface for link in self.links for end in link.ends),
             }
             return dict.fromkeys(itertools.chain.from_iterable(every[kind] for kind in kinds))
-        return names.guesses(text, self.spec, kinds)
+        return names.suggestions(text, self.spec, kinds)
 
     # --- paths ------------------------------------------------------------------------------------------------------
 

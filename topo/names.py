@@ -27,31 +27,31 @@ _PLANE_WORD = re.compile(r"(?:p|plane)?(\d+)")
 
 
 def host(name: str) -> int | None:
-    """Number of a host; None where the name is no host's."""
+    """Return the number of a host; None if this is not the name of a host."""
     found = _HOST.fullmatch(name)
     return int(found[1]) if found else None
 
 
 def nic_port(name: str) -> tuple[int, int] | None:
-    """(host, plane) of a NIC's port."""
+    """Return (host, plane) of a NIC port; None if this is not the name of one."""
     found = _NIC_PORT.fullmatch(name)
     return (int(found[1]), int(found[2])) if found else None
 
 
 def switch(name: str) -> tuple[Tier, int, int] | None:
-    """(tier, plane, number) of a switch."""
+    """Return (tier, plane, number) of a switch; None if this is not the name of one."""
     found = _SWITCH.fullmatch(name)
     return (cast("Tier", found[1]), int(found[2]), int(found[3])) if found else None
 
 
 def switch_port(name: str) -> tuple[Tier, int, int, int] | None:
-    """(tier, plane, number, port) of a switch's port."""
+    """Return (tier, plane, number, port) of a switch port; None if this is not the name of one."""
     found = _SWITCH_PORT.fullmatch(name)
     return (cast("Tier", found[1]), int(found[2]), int(found[3]), int(found[4])) if found else None
 
 
 def of_switch(tier: Tier, plane: int, number: int) -> str:
-    """The name of a switch."""
+    """Return the name of a switch."""
     return f"{tier}-p{plane}-{number}"
 
 
@@ -109,16 +109,16 @@ def _joins(link: Link, first: str, second: str) -> bool:
     return (first in a and second in b) or (first in b and second in a)
 
 
-class Guesses(list[str]):
-    """Some of the names of a fabric: those with numbers like the requested ones."""
+class Suggestions(list[str]):
+    """Names of a fabric that resemble an unknown one; not all of its names."""
 
 
-def guesses(text: str, spec: FabricSpec, kinds: Iterable[Kind]) -> Guesses:
-    """Return names of these kinds that exist, with the numbers that a text holds or those nearest to them."""
-    return Guesses(_guesses(text, spec, kinds))
+def suggestions(text: str, spec: FabricSpec, kinds: Iterable[Kind]) -> Suggestions:
+    """Return existing names of these kinds with the numbers in a text, or the nearest valid ones."""
+    return Suggestions(_suggestions(text, spec, kinds))
 
 
-def _guesses(text: str, spec: FabricSpec, kinds: Iterable[Kind]) -> Iterator[str]:
+def _suggestions(text: str, spec: FabricSpec, kinds: Iterable[Kind]) -> Iterator[str]:
     numbers = [int(digits[:9]) for digits in _DIGITS.findall(text)] or [1]
     tiers = {"t0": spec.t0s, "t1": spec.pods * spec.t1s}
     if spec.t2s:

@@ -57,7 +57,7 @@ class Shape:
         return self.t0s + self.t1s + self.t2s
 
     def switch_index(self, tier: Tier, plane: int, number: int) -> int:
-        """Place of a switch among all, plane by plane, T0s first."""
+        """Index of a switch among all, plane by plane, T0s first."""
         before = {"t0": 0, "t1": self.t0s, "t2": self.t0s + self.t1s}[tier]
         return (plane - 1) * self.of_plane + before + number - 1
 
@@ -135,11 +135,11 @@ class Shape:
     # --- cables -----------------------------------------------------------------------------------------------------
 
     def link_of_nic(self, host: int, plane: int) -> int:
-        """Place of the cable of a host's port."""
+        """Index of the cable of a host's port."""
         return (host - 1) * self.planes + plane - 1
 
     def link_of_switch(self, tier: Tier, plane: int, number: int, port: int) -> int:
-        """Place of the cable of a switch's port: those of NICs come first, then plane by plane those above T0s, T1s."""
+        """Index of the cable of a switch's port: those of NICs come first, then plane by plane those above T0s, T1s."""
         if not self.is_up(tier, port):
             far = self.far(tier, number, port)
             if far.tier is None:
@@ -174,7 +174,7 @@ class Shape:
         return "nic" if index < self.nic_links else "t0-t1" if index < self.low_end else "t1-t2"
 
     def link_between(self, one: tuple[Tier, int, int], other: tuple[Tier, int, int]) -> int | None:
-        """Place of the cable from a switch (tier, plane, number) to one of a higher tier; None if there is none."""
+        """Index of the cable from a switch (tier, plane, number) to one of a higher tier; None if there is none."""
         tier, plane, number = one
         for port in range(1, self.ports[tier] + 1):
             if self.is_up(tier, port) and self.far(tier, number, port)[:2] == (other[0], other[2]):

@@ -16,7 +16,7 @@ from mrclab.hosts.mrc.evs.paths import Ends, EvRoute
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.packet import MrcParser
 from mrclab.hosts.nic.packetsocket import PacketSocket
-from mrclab.hosts.rdma.events import keep_nothing
+from mrclab.hosts.rdma.events import discard_record
 from mrclab.hosts.rdma.memory import Access
 from mrclab.hosts.rdma.packets import wire
 from mrclab.hosts.rdma.packets.icrc import Verifier
@@ -90,7 +90,7 @@ def bare_receive(interface: str, size: int, quiet: float, ready: Callable[[], No
 
 def in_memory(configs: tuple[NodeConfig, NodeConfig], packets: int, attributes: dict[str, Any]) -> tuple[Cost, Cost]:
     """Move `packets` full packets from one endpoint to the other; return the costs of sender and receiver."""
-    near, far = (MrcEndpoint(config, random.Random(1), keep_nothing) for config in configs)
+    near, far = (MrcEndpoint(config, random.Random(1), discard_record) for config in configs)
     ports = [port.number for port in configs[0].ports]
     now = 1.0
     for endpoint in (near, far):

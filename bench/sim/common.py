@@ -1,9 +1,9 @@
-"""Work that both simulators are given: the same leaf-spine fabric, packets, queues and window.
+"""Loads of both simulators: the same leaf-spine fabric, packets, queues and window.
 
-uet-htsim's packet has a header of 64 bytes, MRC's of 142: links here are quicker by as much, so that a full packet of
-4 KiB takes as long on both. Delays make the longest base RTT 12 µs, where both have the same NSCC constants (scale
-and increments of uet-htsim are written for that RTT). Queues mark and trim at the same depths in packets, at the last
-hop too. Each flow sprays over all uplinks.
+uet-htsim's packet has a header of 64 bytes, MRC's of 142: MRC Lab's links are faster in proportion, so that a full
+packet of 4 KiB takes as long on both. Delays make the longest base RTT 12 µs, where both have the same NSCC constants
+(scale and increments of uet-htsim are written for that RTT). Queues mark and trim at the same depths in packets, at the
+last hop too. Each flow sprays over all uplinks.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _DELAY_NS = 1331  # of each link
 _BDP = 36  # packets: 12 µs at 100 Gb/s
 _ECN_MIN, _ECN_MAX = 7, 29  # packets: 0.2 and 0.8 BDP
 _QUEUE = {"ecn_min": _ECN_MIN, "ecn_max": _ECN_MAX, "trim_threshold": _BDP, "last_hop_trim_threshold": _BDP}
-_CHIP = 400  # packets of buffer of a port in uet-htsim's lossless fabric: more than ever wait there
+_LOSSLESS_BUFFER = 400  # packets: a port's buffer in uet-htsim's lossless fabric, which never fills
 _XOFF, _XON = 15, 12  # packets in an ingress port at which it pauses its peer, and resumes it
 _FLOWLET_GAP = 6e-6  # seconds
 DCQCN_MARK = 7  # packets of an output queue behind which uet-htsim's DCQCN has every packet marked
 _REORDER = 256  # packets, with selective repeat: uet-htsim takes any order
 _TIMEOUT_EXPONENT = 10  # 4 ms: RoCEv2 of uet-htsim has a timeout of 1 ms at least, and none is due
 _MIN_END_US = 1000
-_GROUP = 16  # hosts of an incast or an all-to-all
+_GROUP_HOSTS = 16  # hosts of an incast or an all-to-all
 FLOWS = 10  # of each host of a Poisson load
 _PATHS = 256  # entropy values per flow of uet-htsim, which hashes them over the uplinks
 
 
-def _paused(full: int, marks: bool) -> dict[str, Any]:
+def _pfc_queues(full: int, marks: bool) -> dict[str, Any]:
     """Return queues with PFC at uet-htsim's thresholds, in packets of `full` bytes; `marks`: also with DCQCN's ECN."""
     queue = {"buffer": 10_000 * full, "pfc": {"xoff": _XOFF * full, "xon": _XON * full}}
     return {**queue, "ecn_min": DCQCN_MARK, "ecn_max": DCQCN_MARK + 1} if marks else queue
@@ -57,15 +57,15 @@ def permutation(hosts: int, rng: random.Random) -> _Pairs:
 
 def incast(hosts: int, rng: random.Random) -> _Pairs:
     """Sixteen hosts, or all others where there are fewer, send to one."""
-    target, *senders = rng.sample(range(hosts), min(_GROUP + 1, hosts))
+    target, *senders = rng.sample(range(hosts), min(_GROUP_HOSTS + 1, hosts))
     return ((sender, target) for sender in senders)
 
 
 def all_to_all(hosts: int, rng: random.Random) -> _Pairs:
     """In groups of sixteen random hosts, every host sends to every other."""
     order = rng.sample(range(hosts), hosts)
-    for begin in range(0, hosts, _GROUP):
-        group = order[begin : begin + _GROUP]
+    for begin in range(0, hosts, _GROUP_HOSTS):
+        group = order[begin : begin + _GROUP_HOSTS]
         for step in range(1, len(group)):
             for place, one in enumerate(group):
                 yield one, group[(place + step) % len(group)]
@@ -119,10 +119,10 @@ def hosts_per_t0(hosts: int) -> int:
 class SimLoad:
     """Load of a simulation: senders and receivers on a number of hosts; `size` in bytes, of each transfer.
 
-    `flows` is the number of transfers that each host of a Poisson load begins; short flows are such a load.
-    `selection` and `control` are the path selection (MRC) and congestion control here, `balancing` how T0s choose
-    uplinks; `htsim_balancing`, `htsim_control` and `htsim_words` are command-line options of uet-htsim, where they
-    are not its defaults. `kind` roce is RoCEv2 here and `htsim_program` there, both on links that pause.
+    `flows` is the number of transfers that each host of a Poisson load begins; `short-flows` is one.
+    `selection` and `control` are the path selection (MRC) and congestion control in MRC Lab, `balancing` how T0s choose
+    uplinks; `htsim_balancing`, `htsim_control` and `htsim_options` are command-line options of uet-htsim, where they
+    are not its defaults. `kind` roce is RoCEv2 in MRC Lab and `htsim_program` in uet-htsim, both on links with PFC.
     """
 
     hosts: int
@@ -138,7 +138,7 @@ class SimLoad:
     recovery: str = "go_back_n"
     settings: Mapping[str, float] = field(default_factory=dict, hash=False)  # of the congestion control
     htsim_program: str = "htsim_uec"
-    htsim_words: tuple[str, ...] = ()
+    htsim_options: tuple[str, ...] = ()
     flows: int = FLOWS
 
     @property
@@ -160,15 +160,15 @@ class SimLoad:
         begun = (replace(one, start=float(at)) for one, at in zip(made.connections, starts(self), strict=True))
         return replace(made, connections=tuple(begun))
 
-    # --- here ---------------------------------------------------------------------------------------------------------
+    # --- MRC Lab ------------------------------------------------------------------------------------------------------
 
     def fabric(self) -> Fabric:
         """One plane; nothing is oversubscribed."""
         header = FULL_HEADER_BYTES if self.kind == "mrc" else roce.HEADER_BYTES
         rate = GBPS * 1e9 * (PAYLOAD + header) / (PAYLOAD + HTSIM_HEADER)
         group = hosts_per_t0(self.hosts)
-        paused = _paused(PAYLOAD + header, self.control == "dcqcn")
-        queue = _QUEUE if self.kind == "mrc" else paused
+        lossless = _pfc_queues(PAYLOAD + header, self.control == "dcqcn")
+        queue = _QUEUE if self.kind == "mrc" else lossless
         return Fabric(
             FabricSpec.model_validate(  # sections as dicts need no validators of their own
                 {
@@ -224,19 +224,19 @@ class SimLoad:
 
     def options(self) -> list[str]:
         """Return the other command-line options of uet-htsim."""
-        senders = self.hosts if self.traffic == "whole-incast" else _GROUP
+        senders = self.hosts if self.traffic == "whole-incast" else _GROUP_HOSTS
         most = max(1, self.size * senders * 8 // (GBPS * 1000))  # µs of an incast at line rate
         begun = round(2 * self.gap * self.flows) if self.is_poisson else 0  # µs in which all have begun
         if self.kind == "roce":
             return [
                 "-nodes", str(self.hosts), "-linkspeed", str(GBPS * 1000), "-mtu", str(PAYLOAD), "-paths", str(_PATHS),
-                "-q", str(_CHIP), "-pfc_thresholds", str(_XON), str(_XOFF), "-end", str(20 * max(_MIN_END_US, most)),
-                "-seed", str(self.seed), *self.htsim_words,
+                "-q", str(_LOSSLESS_BUFFER), "-pfc_thresholds", str(_XON), str(_XOFF),
+                "-end", str(20 * max(_MIN_END_US, most)), "-seed", str(self.seed), *self.htsim_options,
             ]  # fmt: skip
         return [
             "-nodes", str(self.hosts), "-linkspeed", str(GBPS * 1000), "-mtu", str(PAYLOAD + HTSIM_HEADER),
             "-q", str(_BDP), "-ecn", str(_ECN_MIN), str(_ECN_MAX), "-paths", str(_PATHS),
             "-sender_cc_algo", self.htsim_control or "nscc", "-enable_accurate_base_rtt",
             "-end", str(max(_MIN_END_US, 20 * most, begun)), "-seed", str(self.seed),
-            *(["-load_balancing_algo", self.htsim_balancing] if self.htsim_balancing else []), *self.htsim_words,
+            *(["-load_balancing_algo", self.htsim_balancing] if self.htsim_balancing else []), *self.htsim_options,
         ]  # fmt: skip

@@ -17,7 +17,7 @@ from mrclab.bench.sim.children import SimCost, measure
 from mrclab.bench.sim.common import SimLoad
 from mrclab.controller import nodefiles
 from mrclab.hosts import transports
-from mrclab.hosts.rdma.events import keep_nothing
+from mrclab.hosts.rdma.events import discard_record
 from mrclab.lab.errors import RunError
 from mrclab.sim.clock import Clock, ticks
 from mrclab.sim.codec import OBJECTS
@@ -56,7 +56,7 @@ def _simulate(load: SimLoad) -> dict[str, Any]:
     nics: dict[str, SimNic] = {}
     for name, config in nodefiles.node_configs(model, choice=load.transport()).items():
         rng = random.Random(f"{load.seed}/{name}")
-        made = endpoints[name] = transports.endpoint(config, rng, keep_nothing, codecs=OBJECTS)
+        made = endpoints[name] = transports.endpoint(config, rng, discard_record, codecs=OBJECTS)
         nics[name] = SimNic(clock, sim.nic_cable, False, config, made)
         sim.connect(name, nics[name])
     source, target = bytearray(load.size), bytearray(load.size)

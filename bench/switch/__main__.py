@@ -17,7 +17,15 @@ from rich.table import Table
 
 from mrclab.bench.switch import targets
 from mrclab.bench.switch.generator import pin
-from mrclab.bench.switch.measure import INSERTS, QUICK, Effort, Speed, SwitchResult, measure_kernel, measure_process
+from mrclab.bench.switch.measure import (
+    INSERTS,
+    QUICK,
+    SwitchRates,
+    SwitchResult,
+    TrialPlan,
+    measure_kernel,
+    measure_process,
+)
 from mrclab.lab import machine
 from mrclab.lab.command import ending
 from mrclab.lab.errors import RunError
@@ -35,10 +43,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="mrclab bench switch", description=__doc__)
     add = parser.add_argument
     add("--target", action="append", choices=NAMES, help="measure this one only (may be repeated)")
-    add("--quick", action="store_true", help="a few seconds: shows that it works, measures little")
-    add("--seconds", type=float, default=Effort.trial_seconds, help="length of one trial (default %(default)s)")
+    add("--quick", action="store_true", help="take a few seconds: a check that everything works, with rough figures")
+    add("--seconds", type=float, default=TrialPlan.trial_seconds, help="length of one trial (default %(default)s)")
     add("--size", type=int, action="append", metavar="BYTES", help="frame size, 128 to 4352")
-    add("--switches", type=int, default=Effort.switches, help="how many are started together (default %(default)s)")
+    add("--switches", type=int, default=TrialPlan.switches, help="switches started together (default %(default)s)")
     add("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(argv)
     for size in options.size or ():
@@ -51,12 +59,12 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def effort(args: argparse.Namespace) -> Effort:
-    """Return duration and repetitions of the measurement."""
+def plan(args: argparse.Namespace) -> TrialPlan:
+    """Return the length and the number of the trials."""
     if args.quick:
         return QUICK
-    sizes = tuple(args.size) if args.size else Effort.sizes
-    return Effort(trial_seconds=args.seconds, switches=args.switches, sizes=sizes)
+    sizes = tuple(args.size) if args.size else TrialPlan.sizes
+    return TrialPlan(trial_seconds=args.seconds, switches=args.switches, sizes=sizes)
 
 
 def run(args: argparse.Namespace, console: Console) -> list[SwitchResult]:
@@ -64,9 +72,9 @@ def run(args: argparse.Namespace, console: Console) -> list[SwitchResult]:
     cpus = sorted(os.sched_getaffinity(0))
     switch_cpu = cpus[1] if len(cpus) > 1 else None
     if switch_cpu is None:
-        console.print("one CPU only: switch and generator share it, and the rates show that")
+        console.print("one CPU only: switch and generator share it, so that all rates are lower")
     pin(cpus[0])
-    chosen, results = effort(args), []
+    chosen, results = plan(args), []
     with console.status("starting") as status:
         for key in args.target or NAMES:
             reason = targets.missing(key)
@@ -88,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         results = run(args, Console(stderr=True))
     except grpc.RpcError as error:
-        raise RunError(f"a switch does not answer as it should: {error}") from None
+        raise RunError(f"an RPC to a switch failed: {error}") from None
     if args.json:
         versions = machine.versions()
         here = {"cpus": machine.about()["cores"], "kernel": versions["kernel"], "python": versions["python"]}
@@ -120,7 +128,7 @@ def _speeds(results: list[SwitchResult]) -> Table:
     return table
 
 
-def _speed(speed: Speed) -> list[str]:
+def _speed(speed: SwitchRates) -> list[str]:
     more = "≥ " if speed.generator_limit else ""
     return [
         f"{more}{speed.loss_free / 1e3:.1f} k/s",

@@ -1,7 +1,7 @@
-"""Traffic generator: offers frames at a rate, counts and times those that leave the switch, at little cost of its own.
+"""Traffic generator: offers frames at a rate, counts and times those that leave the switch.
 
 Frames go out by sendmmsg(2), many with one call. Frames that come back are counted by the kernel (PACKET_STATISTICS of
-a socket whose filter knows where the switch sends them), so that no receiver can be the bottleneck; the latency run
+a socket that filters by their destination MAC address), so that no receiver can be the bottleneck; the latency run
 alone reads it, with the kernel's time of arrival. One thread on one CPU does it all and never sleeps while it sends.
 """
 
@@ -32,7 +32,7 @@ _ETH_P_ALL = 3
 _SOL_PACKET, _STATISTICS, _QDISC_BYPASS, _IGNORE_OUTGOING = 263, 6, 20, 23
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE, _SO_ATTACH_FILTER, _SO_TIMESTAMPNS = 32, 33, 26, 35
 _BUFFER_BYTES = 32 << 20
-_SNAP = 160
+_SNAP = 160  # bytes kept of a received frame
 _ONE_FRAME_S = 2.0  # until a single frame must have left the switch
 
 
@@ -81,7 +81,7 @@ class Trial:
 
 
 class TrafficGenerator:
-    """Both far ends of the switch's cables. Raises OSError where packet sockets are not allowed."""
+    """Sends into one port of the switch and receives from the other. OSError where packet sockets are not allowed."""
 
     def __init__(self, wire: BenchWire) -> None:
         self._mac = wire.port_mac

@@ -35,7 +35,7 @@ FRAMES = 10_000
 
 
 @dataclass(frozen=True)
-class Effort:
+class TrialPlan:
     """Duration and repetitions of a measurement."""
 
     trial_seconds: float = 1.0
@@ -46,11 +46,11 @@ class Effort:
     sizes: tuple[int, ...] = frames.SIZES
 
 
-QUICK = Effort(trial_seconds=0.1, steps=2, starts=1, switches=2, latencies=50, sizes=(128, 4200))
+QUICK = TrialPlan(trial_seconds=0.1, steps=2, starts=1, switches=2, latencies=50, sizes=(128, 4200))
 
 
 @dataclass(frozen=True)
-class Speed:
+class SwitchRates:
     """Frames of one size. Rates per second, times in seconds."""
 
     loss_free: float
@@ -73,7 +73,7 @@ class SwitchResult:
 
     key: str
     title: str
-    speeds: dict[int, Speed] = field(default_factory=dict)
+    speeds: dict[int, SwitchRates] = field(default_factory=dict)
     start_seconds: float | None = None
     load_seconds: float | None = None
     fleet_seconds: float | None = None
@@ -89,13 +89,13 @@ class SwitchResult:
     skipped: str | None = None
 
 
-def measure_process(target: BenchTarget, effort: Effort, cpu: int | None, notify: Notify) -> SwitchResult:
+def measure_process(target: BenchTarget, plan: TrialPlan, cpu: int | None, notify: Notify) -> SwitchResult:
     """Measure one P4 switch. Raises RunError."""
     result = SwitchResult(target.key, target.title)
     with tempfile.TemporaryDirectory(prefix=paths.folder_prefix()) as text, _bench() as (cables, generator):
         directory = Path(text)
         notify(f"{target.title}: start-up")
-        result.start_seconds = statistics.median(_starts(target, directory, cables, effort.starts, cpu))
+        result.start_seconds = statistics.median(_starts(target, directory, cables, plan.starts, cpu))
         with process(target, directory, cables.name, cpu=cpu) as one:
             one.wait()
             begun = time.monotonic()
@@ -104,31 +104,31 @@ def measure_process(target: BenchTarget, effort: Effort, cpu: int | None, notify
             one.set_queue_depth(cables.inside)
             _check(generator, target.title)
             result.resident_bytes, result.private_bytes = one.memory()
-            for size in effort.sizes:
+            for size in plan.sizes:
                 notify(f"{target.title}: {size}-byte frames")
-                result.speeds[size] = _speed(generator, size, effort, one)
+                result.speeds[size] = _speed(generator, size, plan, one)
                 if target is SOFT:
                     result.speeds[size] = replace(result.speeds[size], program=program_seconds(size))
             notify(f"{target.title}: inserts")
             result.inserts_seconds, result.inserts_single_seconds, result.insert_seconds = _inserts(one)
         result.rpc_floor_seconds = rpc_floor(directory, cpu, INSERTS)
-        if effort.switches:
-            notify(f"{target.title}: {effort.switches} switches")
-            result.fleet = effort.switches
-            result.fleet_seconds = _fleet(target, directory, cables.name, effort.switches)
+        if plan.switches:
+            notify(f"{target.title}: {plan.switches} switches")
+            result.fleet = plan.switches
+            result.fleet_seconds = _fleet(target, directory, cables.name, plan.switches)
     return result
 
 
-def measure_kernel(effort: Effort, notify: Notify) -> SwitchResult:
+def measure_kernel(plan: TrialPlan, notify: Notify) -> SwitchResult:
     """Measure the kernel's forwarding; `skipped` has the reason if it is not available."""
     result = SwitchResult("kernel", "Linux seg6local")
     with _bench() as (cables, generator):
         try:
             with kernel_forwarding(cables):
                 _check(generator, result.title)
-                for size in effort.sizes:
+                for size in plan.sizes:
                     notify(f"{result.title}: {size}-byte frames")
-                    result.speeds[size] = _kernel_speed(generator, size, effort)
+                    result.speeds[size] = _kernel_speed(generator, size, plan)
         except RunError as error:
             result.skipped = str(error)
     return result
@@ -157,13 +157,13 @@ def _check(generator: TrafficGenerator, title: str) -> None:
             )
 
 
-def _speed(generator: TrafficGenerator, size: int, effort: Effort, one: SwitchProcess) -> Speed:
-    best, saturated, limited = search(lambda rate: generator.offer(size, rate, effort.trial_seconds), effort.steps)
+def _speed(generator: TrafficGenerator, size: int, plan: TrialPlan, one: SwitchProcess) -> SwitchRates:
+    best, saturated, limited = search(lambda rate: generator.offer(size, rate, plan.trial_seconds), plan.steps)
     cpu = one.cpu_seconds()
-    steady = generator.offer(size, best.rate * 0.9, effort.trial_seconds)
+    steady = generator.offer(size, best.rate * 0.9, plan.trial_seconds)
     cpu = (one.cpu_seconds() - cpu) / max(steady.received, 1)
-    median, p99 = _latencies(generator, size, best.rate / 10, effort.latencies)
-    return Speed(best.rate, best.loss, saturated, cpu, median, p99, generator_limit=limited)
+    median, p99 = _latencies(generator, size, best.rate / 10, plan.latencies)
+    return SwitchRates(best.rate, best.loss, saturated, cpu, median, p99, generator_limit=limited)
 
 
 def search(trial: Callable[[float], Trial], steps: int) -> tuple[Trial, float, bool]:
@@ -205,13 +205,13 @@ def keeps_up(offer: Trial) -> bool:
     return offer.loss <= LOSS and offer.until_last - offer.seconds <= LATE * offer.seconds
 
 
-def _kernel_speed(generator: TrafficGenerator, size: int, effort: Effort) -> Speed:
+def _kernel_speed(generator: TrafficGenerator, size: int, plan: TrialPlan) -> SwitchRates:
     """The kernel works in the sender's own time: its CPU time is the excess over sends that no switch forwards."""
-    unanswered = generator.offer(size, math.inf, effort.trial_seconds, mac=b"\x02\xff\xff\xff\xff\xff")
-    flood = generator.offer(size, math.inf, effort.trial_seconds)
+    unanswered = generator.offer(size, math.inf, plan.trial_seconds, mac=b"\x02\xff\xff\xff\xff\xff")
+    flood = generator.offer(size, math.inf, plan.trial_seconds)
     cpu = flood.cpu_seconds / flood.sent - unanswered.cpu_seconds / unanswered.sent
-    median, p99 = _latencies(generator, size, flood.rate / 10, effort.latencies)
-    return Speed(flood.rate, flood.loss, flood.throughput, cpu, median, p99, generator_limit=True)
+    median, p99 = _latencies(generator, size, flood.rate / 10, plan.latencies)
+    return SwitchRates(flood.rate, flood.loss, flood.throughput, cpu, median, p99, generator_limit=True)
 
 
 def _latencies(generator: TrafficGenerator, size: int, rate: float, count: int) -> tuple[float, float]:

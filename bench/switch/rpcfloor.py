@@ -17,7 +17,7 @@ import grpc
 
 from mrclab.lab.errors import RunError
 from mrclab.softswitch.__main__ import GRPC_EXPERIMENTS
-from mrclab.softswitch.process.realtime import be_realtime
+from mrclab.softswitch.process.realtime import set_realtime_priority
 
 _SERVICE, _METHOD = "bench.Floor", "Nothing"
 _TIMEOUT = 30.0  # seconds
@@ -49,7 +49,7 @@ def _timed(call: grpc.UnaryUnaryMultiCallable[bytes, bytes]) -> float:
 
 
 def _serve(path: str) -> None:
-    be_realtime()
+    set_realtime_priority()
     server = grpc.server(ThreadPoolExecutor(_THREADS))
     handlers = {_METHOD: grpc.unary_unary_rpc_method_handler(lambda _request, _context: b"")}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))

@@ -69,7 +69,7 @@ class Maintenance:
         drained, unread = await self._until_quiet(name, begun + timeout)
         seconds = round(driver.now - begun, driver.decimals)
         driver.record((SwitchDrained if drained else DrainIncomplete)(switch=name, seconds=seconds))
-        why = driver.fleet.view(name).silence or unread
+        why = driver.fleet.view(name).unresponsive or unread
         return {
             "switch": name,
             "drained": drained,
@@ -89,7 +89,8 @@ class Maintenance:
             if left <= 0:
                 view = driver.fleet.view(name)
                 lacks = f"lacks {'all its cables' if view.is_ready else 'its table entries'}"
-                raise MaintenanceError(f"{name} stays drained: after {timeout:g} s it still {view.silence or lacks}")
+                why = view.unresponsive or lacks
+                raise MaintenanceError(f"{name} stays drained: after {timeout:g} s it still {why}")
             await driver.sleep(min(POLL * driver.fabric.spec.time_scale, left))
         self._denials.undeny(what, DRAIN)
         await driver.nodes.notified()
@@ -105,7 +106,7 @@ class Maintenance:
         audited = await driver.audit()
         hosts = await driver.nodes.ports()
         unready = driver.fleet.unready()
-        bad = [f"{name} {view.silence}" if view.is_ready else name for name, view in unready.items()]
+        bad = [f"{name} {view.unresponsive}" if view.is_ready else name for name, view in unready.items()]
         unread = [f"{name} was not read: it {why}" for name, why in audited.unread.items()]
         denied = [denial["element"] for denial in self._denials.listed]
         fabric, problems = driver.fabric, driver.cable_states.problems()
@@ -143,7 +144,8 @@ class Maintenance:
     def _cannot_verify(self) -> bool:
         """Return True if each cable still to be verified ends at a process that does not respond."""
         driver = self._driver
-        silent = {*driver.nodes.unresponsive, *(name for name, view in driver.fleet.unready().items() if view.silence)}
+        switches = {name for name, view in driver.fleet.unready().items() if view.unresponsive}
+        silent = {*driver.nodes.unresponsive, *switches}
         pending = driver.cable_states.pending()
         return all(silent & {end.node, driver.fabric.switch(end.node).port(end.port).peer.node} for end in pending)
 

@@ -70,7 +70,7 @@ class Fleet:
     def unready(self) -> dict[str, SwitchView]:
         """Switches that are not ready, or do not respond."""
         views = {name: worker.view for name, worker in self.workers.items()}
-        return {name: view for name, view in views.items() if not view.is_ready or view.silence}
+        return {name: view for name, view in views.items() if not view.is_ready or view.unresponsive}
 
     def is_ready(self, node: str) -> bool:
         """Return True if `node` is a ready switch, or no switch at all."""
@@ -92,7 +92,7 @@ class Fleet:
         for worker, result in zip(workers, results, strict=True):
             if isinstance(result, SwitchError):
                 worker.failed_to_answer(result)
-                why[worker.name] = worker.silence or str(result).removeprefix(f"{worker.name}: ")
+                why[worker.name] = worker.unresponsive or str(result).removeprefix(f"{worker.name}: ")
             elif isinstance(result, BaseException):
                 raise result
             else:
@@ -112,7 +112,7 @@ class Fleet:
                 stopped = worker.pid is not None and is_stopped(worker.pid)
                 since = (since or loop.time()) if stopped else None
                 if since is not None and loop.time() - since >= STOPPED_S - 2 * _LOOK_S:
-                    return SwitchError(worker.name, worker.silence, "DEADLINE_EXCEEDED")
+                    return SwitchError(worker.name, worker.unresponsive, "DEADLINE_EXCEEDED")
             return work.result()
         except Exception as error:  # raised for the caller, as gather would
             return error

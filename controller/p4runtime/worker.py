@@ -82,7 +82,7 @@ class Worker:
         return self.session
 
     @property
-    def silence(self) -> str:
+    def unresponsive(self) -> str:
         """Reason why a connected switch does not respond, as a predicate; empty if it does, as far as is known."""
         if self.pid is not None and is_stopped(self.pid):
             return stopped_text(self.pid)
@@ -91,7 +91,7 @@ class Worker:
     @property
     def view(self) -> SwitchView:
         """State of the switch, and why it does not respond."""
-        return SwitchView(self.state, self.silence if self.state is SwitchState.READY else "", self.error)
+        return SwitchView(self.state, self.unresponsive if self.state is SwitchState.READY else "", self.error)
 
     async def reprovision(self) -> Provisioned:
         """Write the differences from the intended entries on the present session."""

@@ -145,7 +145,7 @@ class AgentLink:
         return self.version > 0
 
     @property
-    def silence(self) -> str:
+    def unresponsive(self) -> str:
         """Why an agent whose process is there does not answer, without its subject; empty where it does."""
         if self._pid is not None and is_stopped(self._pid):
             return stopped_text(self._pid)

@@ -169,7 +169,7 @@ class Controller(Driver):
 
     def _notify(self) -> None:
         """Update the state of verification, and wake waiting calls."""
-        self.note_verified()
+        self.check_verified()
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -197,7 +197,7 @@ class Controller(Driver):
             await asyncio.sleep(due - time.monotonic())
             if totals := await self.fleet.totals(self._telemetry / 2):
                 self.history.record(SwitchTotals(switches=totals))
-            self.note_verified()  # a switch that resumes after a stop does not change state
+            self.check_verified()  # a switch that resumes after a stop does not change state
 
 
 BEAT_S = 0.02  # seconds between two wake-ups of the loop

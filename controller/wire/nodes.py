@@ -59,7 +59,7 @@ class NodeConfigKeeper:
     @property
     def unresponsive(self) -> dict[str, str]:
         """Reason why an agent does not respond, by host, of those that do not."""
-        return {name: agent.silence for name, agent in self.agents.items() if agent.silence}
+        return {name: agent.unresponsive for name, agent in self.agents.items() if agent.unresponsive}
 
     async def poll(self, seconds: float) -> None:
         """Ping every agent, with a timeout in seconds."""

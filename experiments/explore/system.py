@@ -22,7 +22,7 @@ from mrclab.experiments.explore.worlds import MTU, Space
 from mrclab.hosts.mrc import endpoint_ops
 from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.mrc.packets import headers as h
-from mrclab.hosts.rdma.events import keep_nothing
+from mrclab.hosts.rdma.events import discard_record
 from mrclab.hosts.rdma.memory import Access
 from mrclab.hosts.rdma.states import QpState
 from mrclab.sim.frame import TRIM_BYTES
@@ -117,7 +117,7 @@ class System:
         self.pump()
 
     def _host(self, index: int) -> MrcEndpoint:
-        made = MrcEndpoint(self.configs[index], Draws(), keep_nothing, random.Random(index))
+        made = MrcEndpoint(self.configs[index], Draws(), discard_record, random.Random(index))
         for port in self.configs[index].ports:
             made.port_event(port.number, (index, port.number) not in self.down, self.now)
         return made

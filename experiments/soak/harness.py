@@ -14,7 +14,7 @@ from mrclab.controller.health.elements import element
 from mrclab.experiments.soak.plan import NEVER, SoakFault, SoakFlow, SoakPlan
 from mrclab.experiments.soak.transfers import SoakConnection
 from mrclab.hosts import transports
-from mrclab.hosts.rdma.events import keep_nothing
+from mrclab.hosts.rdma.events import discard_record
 from mrclab.sim.clock import Clock, ticks
 from mrclab.sim.codec import OBJECTS
 from mrclab.sim.fabric import SimFabric
@@ -119,7 +119,7 @@ class SoakHarness:
         config, wire = self._configs[name], self.plan.wire_format
         rng = random.Random(f"{self.plan.seed}/{name}/{self._incarnations}")
         codecs = transports.WIRE if wire else OBJECTS
-        made = transports.endpoint(config, rng, keep_nothing, codecs=codecs)
+        made = transports.endpoint(config, rng, discard_record, codecs=codecs)
         nic = SimNic(self.clock, self.fabric.nic_cable, wire, config, made)
         self.transports[name], self.nics[name] = made, nic
         self.fabric.connect(name, nic)

@@ -143,7 +143,7 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         window = self._window
         return window.una <= unwrap(psn - self.first_psn, window.una) < window.next
 
-    def has_lost(self) -> bool:
+    def has_retransmission(self) -> bool:
         """Return True if a retransmission waits and may go, as far as the congestion window is concerned."""
         if not self._next_lost():
             return False
@@ -164,14 +164,14 @@ class MrcRequestor(SendHalf[MrcMessage, "MrcQueuePair"]):
         if self._prober.waiting:
             return _RUNNABLE
         if self.unresponsive:
-            return _RUNNABLE if self.has_lost() else _IDLE
+            return _RUNNABLE if self.has_retransmission() else _IDLE
         window = self._window
         may_send_new = self.unsent and window.next - window.una < self.psn_window and not self._awaits_receive()
         if not may_send_new and not self._next_lost():
             return _IDLE
         return _RUNNABLE if self._cc.allows(self._mtu) else _BLOCKED
 
-    def lost_frame(self, plane: int, now: float) -> Frame | None:
+    def retransmission_frame(self, plane: int, now: float) -> Frame | None:
         """Return the oldest lost packet, on a path other than the one it was lost on.
 
         None if this plane has none for it, or another one is in turn: else the first port would carry all of them.

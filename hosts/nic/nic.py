@@ -100,7 +100,7 @@ class Nic:
         self._running = False
         self._least_links = min((template.links for template in config.templates), default=1)
         self._set_slack()
-        self._worst_receive_late = 0.0
+        self._max_receive_lateness = 0.0
 
     def _set_slack(self) -> None:
         """Set how late an event may be handled, and how long an arriving frame is certainly not due."""
@@ -151,8 +151,8 @@ class Nic:
 
     def lateness(self) -> dict[str, float]:
         """Return the worst lateness of sending and receiving since the last call, seconds."""
-        late = max(port.pacer.take_worst_late() for port in self.ports)
-        receive_late, self._worst_receive_late = self._worst_receive_late, 0.0
+        late = max(port.pacer.take_max_lateness() for port in self.ports)
+        receive_late, self._max_receive_lateness = self._max_receive_lateness, 0.0
         return {"late": round(late, 6), "receive_late": round(receive_late, 6)}
 
     def configure(self, config: NodeConfig) -> None:
@@ -213,10 +213,10 @@ class Nic:
         has_work = self._transport.has_work
         for port in self._up:
             pacer = port.pacer
-            if port.waiting is not None:
+            if port.requeued is not None:
                 due.append(now + RETRY_S)
             elif pacer.free_at <= now:
-                if not port.served:  # the transport had no frame for it
+                if not port.has_sent:  # the transport had no frame for it
                     pacer.idle()
                 else:
                     due.append(now)
@@ -303,7 +303,7 @@ class Nic:
         now = time.monotonic()
         for due, port, frame in self.delay_line.take_due(now):
             count += 1
-            self._worst_receive_late = max(self._worst_receive_late, now - due)
+            self._max_receive_lateness = max(self._max_receive_lateness, now - due)
             self._deliver(port, frame, self._advance(due))
         return count
 
@@ -348,10 +348,10 @@ class Nic:
             for port in ports:
                 if port.pacer.free_at > now:
                     continue
-                own = port.waiting is not None or port.injected
-                frame = port.take_own() if own else next_frame(port.number, now)
-                port.served = frame is not None and port.send(frame, now)
-                if port.served:
+                own = port.requeued is not None or port.injected
+                frame = port.next_queued() if own else next_frame(port.number, now)
+                port.has_sent = frame is not None and port.send(frame, now)
+                if port.has_sent:
                     total += 1
                     sent = True
         return total
@@ -360,7 +360,7 @@ class Nic:
         for interface, up in self._carrier.changes():
             port = self._by_interface[interface]
             port.up = up
-            port.waiting = None
+            port.requeued = None
             port.injected.clear()
             port.socket.clear_error()
             port.pacer.reset()

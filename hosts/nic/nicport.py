@@ -1,4 +1,4 @@
-"""One port of a NIC: raw socket, pacer, counters, and frames that wait."""
+"""NIC port: packet socket, pacer, counters, and frames that go before those of the transport."""
 
 import logging
 from collections import deque
@@ -12,21 +12,22 @@ BURST_FRAMES = 2.0
 """Full-size frames that may be sent back to back after idle time."""
 
 _ROUNDING_S = 1e-9
-"""Keeps rounding of the clock from costing a frame of the burst."""
+"""Margin for rounding of the clock, without which a burst would be one frame short."""
 
 CATCH_UP_S = 0.02
-"""Most lateness of a backlogged port that it catches up; the rest is lost link time."""
+"""Largest lateness that a backlogged port makes up for; link time beyond it is lost."""
 
 
 class Pacer:
-    """Link time of one port: frames leave no faster than the link carries their bytes.
+    """Pacer of one port: frames leave no faster than the link carries their bytes.
 
     `free_at` is the time at which the link has sent all its frames. A frame may be sent from then on; after idle time
-    about two full-size frames may be sent back to back. A port with work that is served late, since the machine was
-    busy, catches up, within limits: a scheduling delay costs no link rate. Times are seconds of one clock, sizes bytes.
+    about two full-size frames may be sent back to back. A port with frames that the process serves late, as the machine
+    is busy, makes up for that within `CATCH_UP_S`: a scheduling delay costs no link rate. Times are seconds of one
+    clock, sizes bytes.
     """
 
-    __slots__ = ("_backlogged", "_catch_up", "_idle_credit", "_seconds_per_byte", "free_at", "worst_late")
+    __slots__ = ("_backlogged", "_catch_up", "_idle_credit", "_seconds_per_byte", "free_at", "max_lateness")
 
     def __init__(self, rate_pps: float, full_size: int) -> None:
         """A link that carries `rate_pps` frames of `full_size` bytes per second."""
@@ -37,13 +38,13 @@ class Pacer:
         self._catch_up = max(CATCH_UP_S, self._idle_credit)
         self._backlogged = False
         self.free_at = float("-inf")
-        self.worst_late = 0.0
+        self.max_lateness = 0.0
 
     def sent(self, now: float, size: int) -> None:
         """Account for a frame of `size` bytes sent at `now`, which must not be before `free_at`."""
         if self._backlogged:
             late = now - self.free_at
-            self.worst_late = max(self.worst_late, late)
+            self.max_lateness = max(self.max_lateness, late)
             start = self.free_at if late <= self._catch_up else now - self._catch_up
         else:
             start = max(self.free_at, now - self._idle_credit)
@@ -59,9 +60,9 @@ class Pacer:
         self._backlogged = False
         self.free_at = float("-inf")
 
-    def take_worst_late(self) -> float:
+    def take_max_lateness(self) -> float:
         """Return the worst lateness (seconds) of a backlogged frame since the last call."""
-        worst, self.worst_late = self.worst_late, 0.0
+        worst, self.max_lateness = self.max_lateness, 0.0
         return worst
 
 
@@ -69,7 +70,10 @@ log = logging.getLogger(__name__)
 
 
 class SocketPort:
-    """One NIC port."""
+    """One NIC port on a packet socket.
+
+    `requeued` is the frame that the interface refused, `injected` holds frames that no QP sent (faults, probes).
+    """
 
     def __init__(self, config: NicPortConfig, node: NodeConfig) -> None:
         self.number = config.number
@@ -78,8 +82,8 @@ class SocketPort:
         self.socket = PacketSocket(config.name, node.path_mtu + MTU_HEADROOM)
         self.set_rate(node)
         self.up = False
-        self.served = False  # the last request returned a frame
-        self.waiting: Frame | None = None
+        self.has_sent = False  # when it was polled last
+        self.requeued: Frame | None = None
         self.injected: deque[Frame] = deque()
         self.tx_packets = self.tx_bytes = self.rx_packets = self.rx_bytes = self.tx_errors = self.foreign = 0
 
@@ -88,13 +92,13 @@ class SocketPort:
         self.pacer = Pacer(node.link.rate_pps, full_size(node))
 
     def send(self, frame: Frame, now: float) -> bool:
-        """Hand a frame to the interface; return False if it is full."""
+        """Hand a frame to the interface; return False, and requeue it, if the interface's queue is full."""
         payload = frame.payload
         parts = (frame.header, frame.trailer) if payload is None else (frame.header, payload, frame.trailer)
         try:
             self.socket.sendmsg(parts)
         except BlockingIOError:
-            self.waiting = frame
+            self.requeued = frame
             return False
         except OSError as error:
             # The frame is lost as on a dead link; the transport's loss recovery detects that.
@@ -105,9 +109,9 @@ class SocketPort:
         self.tx_bytes += frame.wire_len
         return True
 
-    def take_own(self) -> Frame | None:
-        """Return the frame that the interface refused, or the next injected one."""
-        frame, self.waiting = self.waiting, None
+    def next_queued(self) -> Frame | None:
+        """Return the requeued frame, or the next injected one."""
+        frame, self.requeued = self.requeued, None
         return self.injected.popleft() if frame is None else frame
 
     def counters(self) -> PortCounters:

@@ -1,4 +1,4 @@
-"""Common part of both transports' endpoints: verbs, NIC ports, timers, and the rows of samples."""
+"""Common part of both transports' endpoints: verbs, NIC ports, timers, and statistics."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class TransportPort:
         self.number = number
         self.plane = plane
         self.carrier = False
-        self.enabled = True  # by the controller
-        self.up = False  # both
-        self.placed_bytes = 0
+        self.enabled = True  # administrative state, set by the controller
+        self.up = False  # carrier and enabled
+        self.placed_bytes = 0  # payload written to memory
         self.counters: Counter[str] = Counter()  # discarded frames by reason
 
     def snapshot(self) -> dict[str, Any]:
-        """Counters for a sample."""
+        """Return state and counters, as samples have them."""
         return {"up": self.up, "placed_bytes": self.placed_bytes, **{kind: self.counters[kind] for kind in _DISCARDS}}
 
 
@@ -122,7 +122,7 @@ class Endpoint(Transport, Generic[P, Qp]):
     # --- QPs --------------------------------------------------------------------------------------
 
     def query_device(self) -> dict[str, Any]:
-        """Capabilities and profiles, which `query_device` of the verbs adds to the limits."""
+        """Return capabilities and profiles; the verbs' `query_device` adds the limits."""
         raise NotImplementedError
 
     def make_qp(self, init: QpInit, peer: str, attributes: dict[str, Any], now: float) -> Qp:
@@ -169,11 +169,11 @@ class Endpoint(Transport, Generic[P, Qp]):
     # --- samples ----------------------------------------------------------------------------------
 
     def stats(self) -> dict[str, Any]:
-        """Lists `qps` and `paths`, a dict `ports` by number: state, and counters that are cumulative."""
+        """Return state and cumulative counters: lists `qps` and `paths`, a dict `ports` by number."""
         return self._rows(self._qps.values())
 
     def changed_stats(self) -> dict[str, Any]:
-        """Return `stats` of the QPs that changed since the last call only; a new interval begins for every max_gap."""
+        """Return `stats` of the QPs that changed since the last call, and reset every QP's `max_gap`."""
         up = [port.up for port in self.ports.by_number.values()]
         ports_changed, self._ports_sampled = up != self._ports_sampled, up
         qps = self._qps.values()

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-_MAX_QUEUED: Final = 1024  # unpolled; the oldest are dropped
+_MAX_QUEUED: Final = 1024  # events; the oldest are dropped
 
 
-def keep_nothing(_record: dict[str, Any]) -> None:
-    """Log of a host whose history nobody reads."""
+def discard_record(_record: dict[str, Any]) -> None:
+    """Log of a host without a history: the record is lost."""
 
 
 class AsyncEvents:
     """Asynchronous events. `log` appends a history record; `subscriber` is called with each event.
 
-    Unless `keeps` is set, QPs make no records of their states and work requests, those to ERROR apart.
+    QPs record their states and work requests only if `logs_states` is set, transitions to ERROR always.
     """
 
-    __slots__ = ("_queue", "keeps", "log", "subscriber")
+    __slots__ = ("_queue", "log", "logs_states", "subscriber")
 
     def __init__(self, log: Callable[[dict[str, Any]], object]) -> None:
         self.log = log
-        self.keeps = log is not keep_nothing
+        self.logs_states = log is not discard_record
         self.subscriber: Callable[[dict[str, Any]], None] | None = None
         self._queue: list[dict[str, Any]] = []
 

@@ -192,7 +192,7 @@ class QueuePair(Generic[SendT, ReceiveT]):
     def set_state(self, state: QpState, reason: str = "") -> None:
         """Change the state and log it."""
         self.state = state
-        if self.events.keeps or state is QpState.ERROR:
+        if self.events.logs_states or state is QpState.ERROR:
             self.log("qp.state", qpn=self.qpn, peer=self.peer_text, state=state.value, reason=reason)
 
     def fail(self, status: str, reason: str, now: float, at_fault: bool = True) -> None:
@@ -217,7 +217,7 @@ class QueuePair(Generic[SendT, ReceiveT]):
     def complete(self, message: PostedWrite, status: str, now: float) -> None:
         """Complete a posted write."""
         message.release()
-        if self.events.keeps:
+        if self.events.logs_states:
             self.log("wr.done", wr_id=message.wr_id, opcode=message.opcode, status=status, bytes=message.length)
         self._push(
             self.send_cq, WorkCompletion(message.wr_id, status, message.opcode, message.length, self.qpn, None, now)

@@ -1,6 +1,6 @@
-"""The part of p4runtime-shell that lessons use, on a switch in this process: the same names, without a socket.
+"""Subset of p4runtime-shell's API for lessons, on a switch in this process, without gRPC.
 
-A controller that runs here runs with the real one, too. Other functions of the real one are refused by name.
+A controller that runs on it also runs on p4runtime-shell. Functions outside the subset are refused by name.
 """
 
 import contextlib
@@ -29,12 +29,12 @@ class _Values(dict[str, str]):
     """Match fields or parameters: `entry.match["name"] = "value"`."""
 
     def set(self, **values: str) -> None:
-        """Set several."""
+        """Set several fields."""
         self.update(values)
 
 
 class ShellEntry:
-    """An entry in the making: `TableEntry("MrcIngress.usid_fib")(action="MrcIngress.forward")`."""
+    """Table entry: `TableEntry("MrcIngress.usid_fib")(action="MrcIngress.forward")`."""
 
     def __init__(self, device: "ShellDevice", table: str) -> None:
         self._device, self._table, self._action_name = device, table, ""
@@ -43,16 +43,16 @@ class ShellEntry:
         self.match, self.action = _Values(), _Values()
 
     def __call__(self, action: str = "") -> "ShellEntry":
-        """Choose the action."""
+        """Set the action."""
         self._action_name = action or self._action_name
         return self
 
     def insert(self) -> None:
-        """Write it; an error where there is one with this key."""
+        """Insert the entry; LabError if there is one with this key."""
         self._write("insert")
 
     def modify(self) -> None:
-        """Change the entry with this key."""
+        """Modify the entry with this key."""
         self._write("modify")
 
     def delete(self) -> None:
@@ -88,7 +88,7 @@ class ShellDevice:
         if not self.connected:
             raise LabError("no connection: call sh.setup first")
         if self._made is None:
-            raise LabError("the switch has no program yet: hand `config` to sh.setup")
+            raise LabError("the switch has no program yet: pass `config` to sh.setup")
         return self._made
 
     @property
@@ -140,12 +140,12 @@ def _installed(device: ShellDevice) -> Iterator[None]:
                 sys.modules[name] = module
 
 
-def run(text: str, device: ShellDevice) -> tuple[str, str]:
+def run(source: str, device: ShellDevice) -> tuple[str, str]:
     """Run a controller's source; return its output, and its error (empty: it completed)."""
     printed = io.StringIO()
     with _installed(device), contextlib.redirect_stdout(printed):
         try:
-            exec(compile(text, FILE, "exec"), {"__name__": "__main__"})
+            exec(compile(source, FILE, "exec"), {"__name__": "__main__"})
         except SystemExit as end:
             return printed.getvalue(), "" if not end.code else f"exit status {end.code}"
         except (Exception, KeyboardInterrupt) as error:

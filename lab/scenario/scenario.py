@@ -263,7 +263,7 @@ def with_values(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
         data, _ = variants.apply(loaded.content.data, given)
     except ValidationError as error:
         raise ScenarioError([f"{label}: {yamlfile.message(dict(item), Variant)}" for item in error.errors()]) from None
-    except variants.UnknownPlace as error:
+    except variants.UnknownPath as error:
         raise ScenarioError([f"{label}: {error.path}: {error}"]) from None
     scenario, fabric, errors = _validate(data, {"folder": Path(loaded.source).parent, "files": files_of(loaded)})
     if errors or scenario is None or fabric is None:
@@ -384,7 +384,7 @@ def _variant(
         return None, []  # reported with the whole file
     try:
         data, changed = variants.apply(document.data, variant)
-    except variants.UnknownPlace as error:
+    except variants.UnknownPath as error:
         wrong = ("variants", index, error.field, error.path)
         return None, [(wrong, document.at(wrong, str(error)))]
     scenario, fabric, errors = _validate(data, places)
@@ -399,7 +399,7 @@ def _variant(
     titles = " – ".join(text for text in (scenario.title, variant.title or variant.name) if text)
     scenario = scenario.model_copy(update={"name": name, "title": titles})
     content = ScenarioContent({**data, "name": name, "title": titles})
-    named = variants.named(data, variant, changed)
+    named = variants.set_paths(data, variant, changed)
     return Loaded(scenario, fabric, content, document.name, variant.name, named=named), []
 
 

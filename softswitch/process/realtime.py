@@ -20,7 +20,7 @@ PRIORITY = 2  # before the controller, whose 1 comes before all other work
 UNBLOCKED_SECONDS = 2
 
 
-def be_realtime() -> bool:
+def set_realtime_priority() -> bool:
     """Give this process real-time priority; return False, and log a warning, where that is not allowed.
 
     Threads started later inherit it, so this comes before the server starts its own.

@@ -42,7 +42,7 @@ from mrclab.lab.ui.checking import checked
 from mrclab.lab.ui.sources import Blank, RunIndex
 from mrclab.lab.ui.web import server
 from mrclab.lab.ui.web.server import LivePage
-from mrclab.rpc.dispatch import Operations, Subscription, answer, failure
+from mrclab.rpc.dispatch import Operations, Subscription, error_response, response
 from mrclab.rpc.errors import FramingError, RpcError
 from mrclab.rpc.framing import LineSplitter, decode
 from mrclab.softswitch.p4runtime.device import Device
@@ -108,9 +108,9 @@ def rpc_lines(data: bytes) -> None:
             request = decode(line)
             if request.get("op") == "subscribe":
                 Subscription(request).wants({"kind": "x"})
-            told = answer(request, operations.invoke(request))
+            told = response(request, operations.invoke(request))
         except (RpcError, ValueError, TypeError) as error:  # of the operation itself
-            told = failure(request, error)
+            told = error_response(request, error)
         json.loads(told)
 
 

@@ -16,7 +16,7 @@ from memoryswitch import MemorySwitch
 
 from mrclab.controller.driver import SwitchState
 from mrclab.controller.history import ControllerHistory
-from mrclab.controller.operations import completed
+from mrclab.controller.operations import run_to_end
 from mrclab.controller.p4runtime import session, worker
 from mrclab.controller.provisioning import intent
 from mrclab.controller.provisioning.program import PipelineConfig
@@ -112,7 +112,7 @@ def counts(done: dict[str, Provisioned]) -> dict[str, tuple[int, int, int]]:
 
 
 def status_of(it: Controller) -> dict[str, Any]:
-    told: dict[str, Any] = completed(it.core.status())
+    told: dict[str, Any] = run_to_end(it.core.status())
     return told
 
 

@@ -214,6 +214,6 @@ def test_who_answers_again_is_silent_no_more(tmp_path: Path, refusal: str) -> No
                 agent.refusal = refusal
                 rig.link.send(config(2))
                 await asyncio.wait_for(rig.link.notified(), WAIT)
-                assert rig.link.silence == ""
+                assert rig.link.unresponsive == ""
 
     asyncio.run(body())

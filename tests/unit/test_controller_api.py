@@ -34,7 +34,7 @@ def with_api(directory: Path, body: Callable[[Ask], Coroutine[Any, Any, None]], 
 
     async def main() -> None:
         history = ControllerHistory(directory / "history.jsonl")
-        api = by_name(Controller(FABRIC, directory, PROGRAM, history, 100, **options).core, waits=True)
+        api = by_name(Controller(FABRIC, directory, PROGRAM, history, 100, **options).core, asynchronous=True)
 
         async def ask(op: str, **arguments: Any) -> dict[str, Any]:
             return dict(await api[op](**arguments))

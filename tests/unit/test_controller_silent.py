@@ -50,7 +50,7 @@ def with_controller(directory: Path, error: SwitchError | None, pid: int | None,
             worker.state, worker.pid = SwitchState.READY, pid if name == SILENT else None
             worker.session = Session(worker, error if name == SILENT else None)  # type: ignore[assignment]
         controller.cable_states = CableStates(FABRIC, known=True)
-        api = by_name(controller.core, waits=True)
+        api = by_name(controller.core, asynchronous=True)
         await body(SimpleNamespace(**api))
 
     asyncio.run(main())
@@ -115,11 +115,11 @@ def test_a_stopped_agent_is_neither_there_nor_gone_and_is_not_said_to_know_of_a_
     async def main() -> None:
         history = ControllerHistory(tmp_path / "history.jsonl")
         controller = Controller(FABRIC, tmp_path, PROGRAM, history, 100)
-        api = by_name(controller.core, waits=True)
+        api = by_name(controller.core, asynchronous=True)
         link = controller.nodes.agents["h1"]
         with stopped_server(tmp_path / "h1.sock") as process:
             running = asyncio.create_task(link.run())
-            while not link.silence:
+            while not link.unresponsive:
                 await asyncio.sleep(0.01)
             why = f"is stopped (process {process.pid}, state T"
             denied = await api["deny"](what="t1-p2-1")
@@ -127,7 +127,7 @@ def test_a_stopped_agent_is_neither_there_nor_gone_and_is_not_said_to_know_of_a_
             status = await api["status"](ask=0.1)
             assert status["agents_silent"]["h1"].startswith(why)
             assert status["agents"]["h1"] == 0
-        while link.silence:  # it ended: it is not there any more
+        while link.unresponsive:  # it ended: it is not there any more
             await asyncio.sleep(0.01)
         running.cancel()
 

@@ -61,7 +61,7 @@ def test_bytes_that_stay_in_flight_are_found(monkeypatch):
 
 
 def test_a_retransmission_that_nobody_makes_is_found(monkeypatch):
-    monkeypatch.setattr(MrcRequestor, "has_lost", lambda _self: False)
+    monkeypatch.setattr(MrcRequestor, "has_retransmission", lambda _self: False)
     assert what_is_found()
 
 

@@ -1,4 +1,4 @@
-"""Send scheduler of one host: the runnable QPs in turn, each in a plane of its own choice.
+"""Send scheduler of one host: the runnable QPs take turns; each chooses the plane of its packet.
 
 QPs that are idle or blocked by the window of their destination are not in the rotation, however many there are. They
 return with feedback of their own, or when that window opens.
@@ -23,19 +23,19 @@ _IDLE: Final = SendState.IDLE
 class SendScheduler:
     """Rotation of the QPs that may have data to send."""
 
-    __slots__ = ("_endpoint", "_order", "_rotation", "urgent")
+    __slots__ = ("_endpoint", "_rotation", "_scheduler", "urgent")
 
     def __init__(self, endpoint: MrcEndpoint) -> None:
         self._rotation: list[MrcQueuePair] = []
         self._endpoint = endpoint
         section = endpoint.config.transport
-        self._order = scheduler(section.scheduler, section.scheduler_config)
+        self._scheduler = scheduler(section.scheduler, section.scheduler_config)
         self.urgent = False  # a QP may have a retransmission or a probe to send
 
     def runnable(self) -> bool:
         """Return True if a QP may send, in any plane."""
         while self._rotation:
-            if not self._set_aside(self._rotation[0]):
+            if not self._remove_if_blocked(self._rotation[0]):
                 return True
         return False
 
@@ -50,8 +50,8 @@ class SendScheduler:
                 frame = qp.prober.frame(plane, now)
                 if frame is not None:
                     return frame
-            if qp.requestor.has_lost():
-                frame = qp.requestor.lost_frame(plane, now)
+            if qp.requestor.has_retransmission():
+                frame = qp.requestor.retransmission_frame(plane, now)
                 if frame is not None:
                     return frame
         return None
@@ -59,14 +59,14 @@ class SendScheduler:
     def data_frame(self, plane: int, now: float) -> Frame | None:
         """Return new data of the next QP that has some for this plane."""
         rotation = self._rotation
-        if self._order is not None and len(rotation) > 1:
-            return self._chosen_frame(self._order, plane, now)
+        if self._scheduler is not None and len(rotation) > 1:
+            return self._chosen_frame(self._scheduler, plane, now)
         left = len(rotation)
         while left and rotation:
             left -= 1
             qp = rotation[0]
             frame = qp.requestor.new_frame(plane, now)
-            if frame is None and self._set_aside(qp):
+            if frame is None and self._remove_if_blocked(qp):
                 continue
             if len(rotation) > 1:
                 rotation.append(rotation.pop(0))
@@ -88,7 +88,7 @@ class SendScheduler:
                 return frame
             self._rotation.remove(qp)
             self._rotation.insert(0, qp)
-            self._set_aside(qp)
+            self._remove_if_blocked(qp)
         return None
 
     def wake(self, qp: MrcQueuePair) -> None:
@@ -99,7 +99,7 @@ class SendScheduler:
             self._endpoint.on_work()
 
     def on_window_open(self, qpcc: Qpcc) -> bool:
-        """A window may have opened: try the QP that has waited longest, and if it sends, the next one."""
+        """A window may have opened: put the QP that has waited longest into the rotation; return False without one."""
         pending = qpcc.pending
         while pending and qpcc.controller.allows(0):
             qp = pending.popleft()
@@ -118,10 +118,10 @@ class SendScheduler:
             qp.qpcc.pending.remove(qp)
             qp.pending = False
 
-    def _set_aside(self, qp: MrcQueuePair) -> bool:
-        """Remove the QP in turn from the rotation if its windows are closed; False if they are open.
+    def _remove_if_blocked(self, qp: MrcQueuePair) -> bool:
+        """Remove the QP in turn from the rotation if it is idle or window-blocked; return False if it may send.
 
-        It is the first one, unless it failed as it was to send: that let a QP that waited for the window in before it.
+        It is the first one, unless it failed as it was to send: that put a QP that waited for the window before it.
         """
         state = qp.requestor.send_state()
         if state is _RUNNABLE:

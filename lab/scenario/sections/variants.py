@@ -17,7 +17,7 @@ from mrclab.topo.config.transport import TransportSpec
 from mrclab.topo.input.sentences import nearest
 
 _LISTS = ("traffic", "faults", "expect", "measure")  # sections of a scenario whose entries have names
-_KIND_LEFT_OUT = TransportSpec.model_fields["kind"].default  # only the transport's may be
+_KIND_LEFT_OUT = TransportSpec.model_fields["kind"].default  # only a transport may omit its kind
 _MAX_DIGITS = 10  # of an entry's number
 _PATTERN = r"^[a-z0-9][a-z0-9-]*$"
 
@@ -43,7 +43,7 @@ class Variant(Strict):
         return places
 
 
-class UnknownPlace(ValueError):  # noqa: N818 - the sentence is the error
+class UnknownPath(ValueError):  # noqa: N818 - the sentence is the error
     """A dotted path that leads nowhere; the text names the part that is unknown."""
 
     def __init__(self, path: str, field: str, text: str) -> None:
@@ -55,7 +55,7 @@ Places = Mapping[tuple[str, str], Place]  # (`set` or `replace`, dotted path) â†
 
 
 def apply(data: Mapping[str, Any], variant: Variant) -> tuple[dict[str, Any], Places]:
-    """Return a copy of a scenario's data with a variant's values; UnknownPlace if a path leads nowhere.
+    """Return a copy of a scenario's data with a variant's values; UnknownPath if a path leads nowhere.
 
     A value for a part of a section overrides one for the whole section, in any order: a YAML merge (`<<`) puts its
     merged keys last.
@@ -83,8 +83,8 @@ def _remove(node: Any, place: Place) -> None:
     del node[last]
 
 
-def named(data: Mapping[str, Any], variant: Variant, places: Places) -> tuple[str, ...]:
-    """Return the dotted paths, as `leaves` has them, of every single value that a variant sets."""
+def set_paths(data: Mapping[str, Any], variant: Variant, places: Places) -> tuple[str, ...]:
+    """Return the dotted path, as in `leaves`, of every single value that a variant sets."""
     given = {"set": variant.set, "replace": variant.replace}
     return tuple(
         name for (field, path), place in places.items() for name in _leaves_at(data, path, place, given[field][path])
@@ -104,7 +104,7 @@ def _names(node: Any, place: Place) -> Iterator[str]:
 
 
 def leaves(data: Any, path: str = "") -> dict[str, Any]:
-    """Yield every single value with its dotted path; entries of lists by name, or number from 1."""
+    """Return every single value by its dotted path; entries of lists are named, or numbered from 1."""
     if isinstance(data, Mapping):
         inner = [(str(name), part) for name, part in data.items()]
     elif isinstance(data, list) and data:
@@ -115,7 +115,7 @@ def leaves(data: Any, path: str = "") -> dict[str, Any]:
 
 
 def origin(data: Any, places: Places, location: Place, index: int) -> tuple[Place, str]:
-    """Return the place in the file of a mistake in a variant's data, and the field where that is not obvious."""
+    """Return where in the file a mistake in a variant's data was made, and the field where that is not obvious."""
     real = without_tags(data, location)
     for (field, path), place in sorted(places.items(), key=lambda item: -len(item[1])):
         if real[: len(place)] == place:
@@ -150,14 +150,14 @@ def _set(data: Any, path: str, field: str, value: Any) -> Place:
     return (*place, key)
 
 
-def _merged(there: Any, value: Any) -> Any:
-    """Merge a mapping into the existing one; one of another kind, of which no field would fit, replaces it."""
-    if not (isinstance(there, dict) and isinstance(value, dict)):
+def _merged(old: Any, value: Any) -> Any:
+    """Merge a mapping into the existing one; one of another `kind`, which has other fields, replaces it."""
+    if not (isinstance(old, dict) and isinstance(value, dict)):
         return value
-    kind = there.get("kind", _KIND_LEFT_OUT)
+    kind = old.get("kind", _KIND_LEFT_OUT)
     if value.get("kind", kind) != kind:
         return value
-    merged = {**there, **{key: _merged(there.get(key), part) for key, part in value.items()}}
+    merged = {**old, **{key: _merged(old.get(key), part) for key, part in value.items()}}
     return {key: part for key, part in merged.items() if part is not None}
 
 
@@ -166,7 +166,7 @@ def _key(node: Any, part: str, path: str, field: str) -> int | str:
     if isinstance(node, dict):
         return part
     if not isinstance(node, list):
-        raise UnknownPlace(path, field, f"{part!r} is not a field here: what is before it has a plain value")
+        raise UnknownPath(path, field, f"{part!r} is not a field here: what is before it has a plain value")
     named = [str(entry["name"]) if isinstance(entry, dict) and "name" in entry else "" for entry in node]
     if part in named:
         return named.index(part)
@@ -174,4 +174,4 @@ def _key(node: Any, part: str, path: str, field: str) -> int | str:
         return int(part) - 1
     known = [name for name in named if name]
     hint = nearest(part, known) if known or not node else f"write a number from 1 to {len(node)}"
-    raise UnknownPlace(path, field, f"no entry is named {part!r}; {hint}")
+    raise UnknownPath(path, field, f"no entry is named {part!r}; {hint}")
