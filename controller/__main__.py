@@ -99,16 +99,10 @@ def load_transport(given: Path | None, run_dir: Path) -> TransportSpec:
     return transport.load(given or default)
 
 
-async def serve(options: argparse.Namespace) -> None:
-    """Run until a signal comes; ControllerError, SpecError or RpcError where it cannot start."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    SwitchSession.stretch = AsyncClient.stretch = options.stretch
-    fabric = load_fabric(options.fabric or options.run_dir / "fabric.yaml")
-    program = PipelineConfig(options.p4info, options.p4json)
-    history = ControllerHistory(options.history or options.run_dir / "history" / "controller.jsonl")
-    controller = Controller(
+def _controller(
+    options: argparse.Namespace, fabric: Fabric, program: PipelineConfig, history: ControllerHistory
+) -> Controller:
+    return Controller(
         fabric,
         options.run_dir,
         program,
@@ -120,6 +114,18 @@ async def serve(options: argparse.Namespace) -> None:
         policy=POLICIES[options.mapper_policy],
         transport=load_transport(options.transport, options.run_dir),
     )
+
+
+async def serve(options: argparse.Namespace) -> None:
+    """Run until a signal comes; ControllerError, SpecError or RpcError where it cannot start."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    SwitchSession.stretch = AsyncClient.stretch = options.stretch
+    fabric = load_fabric(options.fabric or options.run_dir / "fabric.yaml")
+    program = PipelineConfig(options.p4info, options.p4json)
+    history = ControllerHistory(options.history or options.run_dir / "history" / "controller.jsonl")
+    controller = _controller(options, fabric, program, history)
     use_realtime(CONTROL_PLANE, inherited=True)  # by the threads of gRPC, which hand it every message
     loop = asyncio.get_running_loop()
     metrics = MetricsServer(

@@ -174,7 +174,11 @@ class Instance:
             "LoopError": LoopError,
             "__builtins__": BUILTINS,
         }
-        names |= {f"text_{number}": text for text, number in program.texts.items()}
+        return names | self._object_names(program)
+
+    def _object_names(self, program: p4.Program) -> dict[str, Any]:
+        """Return the names of the program's own objects: kind and number."""
+        names: dict[str, Any] = {f"text_{number}": text for text, number in program.texts.items()}
         for number, table in enumerate(self.tables.values()):
             names[f"find_{number}"], names[f"default_{number}"] = table.find, table.default
         for number, counter in enumerate(program.counters):

@@ -86,8 +86,8 @@ def save(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, step:
     checkpoint.save({"model": of_model, "optimizer": of_optimizer, "step": step}, checkpoint_id=folder)
 
 
-def main() -> None:
-    """Train."""
+def parse_arguments() -> argparse.Namespace:
+    """Return the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", default="mrc", help="of torch.distributed: mrc, gloo")
     parser.add_argument("--parallel", choices=["ddp", "fsdp", "zero"], default="ddp", help="how the job is split")
@@ -96,8 +96,27 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=80)
     parser.add_argument("--depth", type=int, default=3)
     parser.add_argument("--checkpoint", type=Path, help="checkpoint folder: resume from it, and write it at the end")
-    options = parser.parse_args()
+    return parser.parse_args()
 
+
+def split(model: Gpt, parallel: str, ranks: int) -> tuple[nn.Module, torch.optim.Optimizer]:
+    """Return the model as the job is split, and its optimizer."""
+    if parallel == "fsdp":
+        mesh = dist.init_device_mesh("cpu", (ranks,))
+        for block in model.blocks:
+            fully_shard(block, mesh=mesh)
+        whole: nn.Module = fully_shard(model, mesh=mesh)
+    else:
+        whole = DistributedDataParallel(model, bucket_cap_mb=0.25)
+    kind = torch.optim.AdamW
+    if parallel == "zero":
+        return whole, ZeroRedundancyOptimizer(whole.parameters(), kind, lr=1e-3)
+    return whole, kind(whole.parameters(), lr=1e-3)
+
+
+def main() -> None:
+    """Train one rank of the job: every rank runs this."""
+    options = parse_arguments()
     torch.manual_seed(1)
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
@@ -108,25 +127,13 @@ def main() -> None:
     letters = sorted(set(text))
     data = torch.tensor([letters.index(letter) for letter in text])
     context = 64
-    model: nn.Module = Gpt(len(letters), options.width, options.depth, heads=4, context=context)
-    count = sum(p.numel() for p in model.parameters())
+    gpt = Gpt(len(letters), options.width, options.depth, heads=4, context=context)
+    count = sum(p.numel() for p in gpt.parameters())
     if rank == 0:
         print(
             f"{count} parameters, {4 * count / 1e6:.2f} MB of gradients, {size} ranks, {options.parallel}", flush=True
         )
-    if options.parallel == "fsdp":
-        mesh = dist.init_device_mesh("cpu", (size,))
-        for block in model.blocks:
-            fully_shard(block, mesh=mesh)
-        fully_shard(model, mesh=mesh)
-    else:
-        model = DistributedDataParallel(model, bucket_cap_mb=0.25)
-    kind = torch.optim.AdamW
-    optimizer = (
-        ZeroRedundancyOptimizer(model.parameters(), kind, lr=1e-3)
-        if options.parallel == "zero"
-        else kind(model.parameters(), lr=1e-3)
-    )
+    model, optimizer = split(gpt, options.parallel, size)
     # ZeRO keeps the state of this rank's share in an optimizer of its own
     own = optimizer.optim if isinstance(optimizer, ZeroRedundancyOptimizer) else optimizer
     first = load(options.checkpoint, model, own) if options.checkpoint else 0

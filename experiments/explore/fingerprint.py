@@ -254,7 +254,7 @@ class Fingerprint:
         self.tokens += [self._time(value) for value in values]
 
     def skip(self, _: Any, value: Any) -> None:
-        """Add nothing."""
+        """Leave this part out of the fingerprint."""
 
     def planes(self, evs: Any, value: Any) -> None:
         """Add the planes of an EV set, with their shares above the smallest."""

@@ -76,7 +76,7 @@ class Branches:
 
 
 class _NoFault(FaultAction["BranchPoint"]):
-    """Nothing happens."""
+    """Fault action without effect: the place of a fault that the branch injects."""
 
     @override
     def inject(self) -> None:

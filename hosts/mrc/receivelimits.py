@@ -73,7 +73,7 @@ class ReceiveLimits:
         return True
 
     def give_bitmaps(self, units: int) -> None:
-        """Release units."""
+        """Return units of bitmap memory to the host's pool."""
         if self._units is not None:
             self._units += units
 

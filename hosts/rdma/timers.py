@@ -43,7 +43,7 @@ class Timer:
             self._queued = deadline
 
     def cancel(self) -> None:
-        """Do not fire."""
+        """Stop the timer; its heap entry is dropped later."""
         self.deadline = NEVER
 
     def pop(self, entry: float, now: float) -> bool:
@@ -98,7 +98,7 @@ class Timers:
         return _CallingTimer(self, callback)
 
     def push(self, deadline: float, timer: Timer) -> None:
-        """For Timer only."""
+        """Queue a heap entry; called by `Timer` only."""
         self._serial = serial = self._serial + 1
         heappush(self._heap, (deadline, serial, timer))
         self.not_before = min(self.not_before, deadline)

@@ -69,6 +69,6 @@ class SelectiveRepeat:
         self._next += 1
 
     def clear(self) -> None:
-        """Reset."""
+        """End the recovery: forget what has arrived and what is lost."""
         self.until, self._highest, self._next = -1, 0, 0
         self._arrived.clear()

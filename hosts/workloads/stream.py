@@ -40,7 +40,7 @@ class StreamSender(Span):
         self._timer = timers.timer(self._on_timer)
 
     def start(self, now: float) -> None:
-        """Begin."""
+        """Post the first messages; with a duration, the last is posted when it is over."""
         self.began = now
         if self._duration is not None:
             self._deadline = now + self._duration

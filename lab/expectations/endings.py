@@ -71,7 +71,7 @@ class QpErrors(BaseExpectation):
     host: HostName | None = None
 
     def judge(self, measures: "Measures") -> Verdict:
-        """Transitions to ERROR."""
+        """Count the QPs that went to ERROR."""
         if measures.flows or not measures.completions.workloads:
             ran(measures, Selection(), measures.start, measures.end)
         errors = [e for e in measures.qp_errors if self.host in {None, e.node}]

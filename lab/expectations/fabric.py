@@ -134,7 +134,7 @@ class Trims(_PortCount):
     kind: Literal["trims"]
 
     def judge(self, measures: "Measures") -> Verdict:
-        """The switches' counters."""
+        """Compare the switches' counters with the limits."""
         return self.count(measures, measures.switches.trims, "trimmed")
 
 
@@ -145,7 +145,7 @@ class Marks(_PortCount):
     kind: Literal["marks"]
 
     def judge(self, measures: "Measures") -> Verdict:
-        """The switches' counters."""
+        """Compare the switches' counters with the limits."""
         return self.count(measures, measures.switches.marks, "marked")
 
 
@@ -186,7 +186,7 @@ class MapperVerdict(BaseExpectation):
 
     @property
     def expected_outcome(self) -> str:
-        """Expected outcome."""
+        """Return what is expected, as far as it is known without a run."""
         return f"Clustermapper blames {self.element or 'the element of ' + self.fault}"
 
     def judge(self, measures: "Measures") -> Verdict:

@@ -111,8 +111,34 @@ def settled(page: Page) -> None:
     page.wait_for_timeout(1500)
 
 
+def warm_visits(context: BrowserContext, address: str) -> list[tuple[float, float]]:
+    """Visit the site with a warm cache; return (seconds, CPU seconds) of each visit."""
+    visits = []
+    for _ in range(WARM):
+        begun = cpu()
+        page, seconds = visit(context, address)
+        visits.append((seconds, cpu() - begun))
+        page.close()
+    return visits
+
+
+def demo(page: Page) -> tuple[float, list[tuple[float, float]]]:
+    """Run the demo; return its frames per second, and (seconds, CPU seconds) of each run of 30 s of virtual time."""
+    page.locator("#demo").click()
+    page.locator("svg.slow").wait_for(state="attached")
+    frames = page.evaluate(FRAMES, 4)
+    page.locator("#demo").click()
+    runs = []
+    for _ in range(1 + AGAIN):
+        begun = cpu()
+        speed = page.evaluate(PASSED, [RUN, 30])
+        runs.append((30 / speed, cpu() - begun))
+        page.wait_for_timeout(REST)
+    return frames, runs
+
+
 def measured() -> list[tuple[str, str, str]]:
-    """Visit it once with nothing kept, and several times afterwards; rows of the table."""
+    """Visit the site with an empty cache, then several times with a warm one; return the rows of the table."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Counting, directory=SITE))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_port}/"
@@ -125,23 +151,9 @@ def measured() -> list[tuple[str, str, str]]:
         settled(page)
         sent = Counting.sent / 1e6
         page.close()
-        warm = []
-        for _ in range(WARM):
-            begun = cpu()
-            page, seconds = visit(context, address)
-            warm.append((seconds, cpu() - begun))
-            page.close()
+        warm = warm_visits(context, address)
         page, _ = visit(context, address)
-        page.locator("#demo").click()
-        page.locator("svg.slow").wait_for(state="attached")
-        frames = page.evaluate(FRAMES, 4)
-        page.locator("#demo").click()
-        runs = []
-        for _ in range(1 + AGAIN):
-            begun = cpu()
-            speed = page.evaluate(PASSED, [RUN, 30])
-            runs.append((30 / speed, cpu() - begun))
-            page.wait_for_timeout(REST)
+        frames, runs = demo(page)
         context.close()
     server.shutdown()
     later, later_cpu = map(statistics.median, zip(*warm, strict=True))

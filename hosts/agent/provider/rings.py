@@ -108,7 +108,7 @@ class SharedQueue(CompletionQueue):
         return True
 
     def close(self) -> None:
-        """Unmap."""
+        """Unmap the memory shared with the program."""
         self._counters.release()
         self._ring.close()
 
@@ -142,7 +142,7 @@ class _RequestRing:
         return self._finished
 
     def drop(self) -> None:
-        """Forget all entries."""
+        """Discard all entries."""
         self._taken = self._finished = self._words[self._tail]
 
 
@@ -177,6 +177,6 @@ class QpRings:
         self.receives.drop()
 
     def close(self) -> None:
-        """Unmap."""
+        """Unmap the memory shared with the program."""
         self._words.release()
         self._memory.close()

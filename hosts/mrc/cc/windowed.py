@@ -66,6 +66,6 @@ class AimdWindow(Windowed):
             self.cut(self._loss_cut, now)
 
     def on_loss(self, size: int, now: float) -> None:
-        """Cut."""
+        """Cut the window once per round trip."""
         self.inflight -= size
         self.cut(self._loss_cut, now)

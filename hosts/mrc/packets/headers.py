@@ -127,7 +127,7 @@ class Content:
     length: ClassVar[int]  # bytes of the packed form
 
     def pack(self) -> bytes:
-        """As bytes."""
+        """Return the packed form, `length` bytes."""
         raise NotImplementedError
 
 
@@ -216,7 +216,7 @@ class Sack(Content):
 
 
 class Nack(Content):
-    """NETH."""
+    """NACK: the NACK extended transport header (NETH)."""
 
     length: ClassVar[int] = NETH.size
 

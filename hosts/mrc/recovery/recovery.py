@@ -52,7 +52,7 @@ class RecoveryVerdict:
         self.rtt: float | None = None  # seconds, if the copy that arrived is known
 
     def begin(self) -> None:
-        """Reset."""
+        """Start the verdict on the next SACK or ACK."""
         self.acked = []
         self.late = 0
         self.findings = _NO_FINDINGS
@@ -60,7 +60,7 @@ class RecoveryVerdict:
         self.rtt = None
 
     def find(self, packet: SentPacket, finding: LossFinding) -> None:
-        """Append a finding."""
+        """Append a finding about a packet."""
         if self.findings is _NO_FINDINGS:
             self.findings = []
         self.findings.append((packet, finding))

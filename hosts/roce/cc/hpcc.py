@@ -89,7 +89,7 @@ class Hpcc(RateControl):
         self.utilisation = (1 - weight) * self.utilisation + weight * most
 
     def _adjust(self, replace: bool) -> None:
-        """ComputeWind."""
+        """Set the window by the utilisation (`ComputeWind` of the paper); `replace`: also the reference window."""
         if self.utilisation >= self._eta or self._stage >= self._max_stage:
             window = self.reference / (self.utilisation / self._eta) + self._ai
             stage = 0

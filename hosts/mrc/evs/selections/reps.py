@@ -106,7 +106,7 @@ class Reps(PathSelection):
                 return
 
     def on_loss(self, ev: Ev, now: float) -> None:
-        """Freeze."""
+        """Enter freezing mode: for some round trips even invalid entries of the ring are reused."""
         if self._freeze_rtts:
             self._frozen_until = now + self._freeze_rtts * self.base_rtt
 
