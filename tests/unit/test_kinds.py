@@ -125,7 +125,13 @@ def test_a_congestion_control_that_lacks_a_method_or_takes_no_setting_of_its_own
 
         wants_ack = snapshot = Half.allows
 
+    class Plain(Deaf):
+        name = "plain"
+        settings = {"beta": ("packets", 0, 9)}  # noqa: RUF012
+
     controls = CONGESTION_CONTROLS["mrc"]
+    with pytest.raises(KindError, match=r"^Plain: the setting beta is not a Setting, such as "):
+        controls.register(Plain)
     with pytest.raises(KindError, match=r"^Half: a congestion control needs wants_ack and snapshot$"):
         controls.register(Half)
     with pytest.raises(KindError, match=r"^Deaf: the setting alpha is no parameter of its __init__; add it there$"):

@@ -70,6 +70,10 @@ class Registry:
             raise KindError(f'{made.__name__}: a {self.family} needs a name, such as name: ClassVar[str] = "steady"')
         if missing := [each for each in self._needs if _is_inherited(made, each)]:
             raise KindError(f"{made.__name__}: a {self.family} needs {listed(missing)}")
+        if wrong := [each for each, setting in made.settings.items() if not isinstance(setting, Setting)]:
+            raise KindError(
+                f'{made.__name__}: the setting {wrong[0]} is not a Setting, such as Setting("packets", 0, 9)'
+            )
         if unused := [each for each in made.settings if not _takes(made, each)]:
             raise KindError(f"{made.__name__}: the setting {unused[0]} is no parameter of its __init__; add it there")
         enter(self._known, self.family, name, made)
