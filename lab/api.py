@@ -184,6 +184,7 @@ def run(
     with arguments_named():
         loaded = scenario._placed(world, seed)  # noqa: SLF001 - of this module
         worlds.check_target(target, loaded.scenario.world)
+        worlds.check(loaded)
         worlds.check_size(loaded)
         if results is not None:
             outcome = runner.run_scenario(loaded, path_of(results, "results"), target=target)

@@ -322,6 +322,8 @@ class FabricSpec(_Strict):
     def _check_buffer(self) -> None:
         queue = self.queue
         if not queue.buffer and queue.pfc is None:
+            if queue.alpha != 1:
+                raise ValueError("queue.alpha has no effect without queue.buffer or queue.pfc; leave it out")
             return
         if self.link.rate is None:
             raise ValueError("queue.buffer is bytes, and links count packets: give link.rate, for example 400 Gb/s")

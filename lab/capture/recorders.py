@@ -1,5 +1,6 @@
 """Storage of captured frames: one file, or a ring buffer from which the time around each fault is written."""
 
+import math
 import re
 import time
 from collections import deque
@@ -48,15 +49,16 @@ def comment_on(record: Record) -> str:
     return f"{record['fault']} {VERBS[record.kind]}: {what}".rstrip(": ")
 
 
-def record_all(taps: Taps, faults: Faults, path: Path, enough: Callable[[int], bool]) -> int:
-    """Write every frame into one file until `enough(frames so far)`; returns their number. OSErrors are passed on."""
+def record_all(taps: Taps, faults: Faults, path: Path, over: Callable[[], bool], most: float = math.inf) -> int:
+    """Write frames into one file until `over` or there are `most`; returns their number. OSErrors are passed on."""
     with path.open("wb") as file:
         writer = pcapng.PcapngWriter(file, taps.interfaces)
-        while not enough(writer.frames):
+        while writer.frames < most and not over():
             for _, record in faults.new():
                 writer.comment(comment_on(record))
             for frame in sorted(taps.frames(_READ_S), key=lambda each: each.time):
-                writer.write(frame)
+                if writer.frames < most:
+                    writer.write(frame)
         return writer.frames
 
 

@@ -5,12 +5,14 @@ if the machine could not keep up, since such a run says nothing about the networ
 """
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+_OPTIONS = re.compile(r"--(world|target|run-dir|force|results)\b")
 _SUFFIXES = {".yaml", ".yml"}
 
 
@@ -20,7 +22,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     group = parser.getgroup("mrclab", "MRC Lab: scenarios as tests")
     group.addoption("--mrclab", action="store_true", help="run the scenario files (*.yaml) below the paths given")
     group.addoption("--mrclab-world", choices=["wire", "sim"], help="where scenarios happen; default: where they say")
-    group.addoption("--mrclab-target", metavar="TARGET", help="the P4 switch: soft or bmv2")
+    group.addoption("--mrclab-target", choices=["soft", "bmv2"], help="the P4 switch of the wire")
     group.addoption("--mrclab-run-dir", metavar="DIR", help="where the running lab keeps sockets and files")
     group.addoption("--mrclab-force", action="store_true", help="start even if too large for this machine")
     group.addoption("--mrclab-results", metavar="DIR", default="results", help="where result directories go")
@@ -73,6 +75,7 @@ class ScenarioItem(pytest.Item):
         from mrclab.lab.run import runner, worlds  # noqa: PLC0415
 
         _need_root(self._loaded.scenario.world)
+        worlds.check(self._loaded)
         worlds.check_size(self._loaded, force=self.config.getoption("--mrclab-force"))
         parent = Path(self.config.getoption("--mrclab-results"))
         target = self.config.getoption("--mrclab-target")
@@ -95,7 +98,7 @@ class ScenarioItem(pytest.Item):
         from mrclab.topo.errors import TopoError  # noqa: PLC0415
 
         if isinstance(excinfo.value, (ScenarioFailed, LabError, TopoError)):
-            return str(excinfo.value)
+            return _sentence(excinfo.value)
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int, str]:
@@ -116,17 +119,27 @@ def lab(request: pytest.FixtureRequest, lab_options: dict[str, Any]) -> Iterator
     """A lab that is up for all tests of a module, a `mrclab.Lab`; on the wire they are skipped without
     root.
     """
+    from mrclab.lab.errors import LabError  # noqa: PLC0415
     from mrclab.lab.run import size  # noqa: PLC0415
     from mrclab.lab.scenario import scenario  # noqa: PLC0415
     from mrclab.lab.session.lab import lab_up  # noqa: PLC0415
+    from mrclab.topo.errors import TopoError  # noqa: PLC0415
 
-    setting, fabric = scenario.setting(lab_options)
-    _need_root(setting.world)
-    if setting.world == "wire":
-        size.check(fabric.spec, force=request.config.getoption("--mrclab-force"))
-    target, run_dir = request.config.getoption("--mrclab-target"), _run_dir(request.config)
-    with lab_up(setting, fabric, lambda *_: None, target, run_dir) as made:
-        yield made
+    try:
+        setting, fabric = scenario.setting(lab_options)
+        _need_root(setting.world)
+        if setting.world == "wire":
+            size.check(fabric.spec, force=request.config.getoption("--mrclab-force"))
+        target, run_dir = request.config.getoption("--mrclab-target"), _run_dir(request.config)
+        with lab_up(setting, fabric, lambda *_: None, target, run_dir) as made:
+            yield made
+    except (LabError, TopoError) as error:
+        pytest.fail(_sentence(error), pytrace=False)
+
+
+def _sentence(error: BaseException) -> str:
+    """Return an error of the lab with the options that it names as they are called here."""
+    return _OPTIONS.sub(r"--mrclab-\1", str(error))
 
 
 def _skip_assertion_rewriting(pluginmanager: pytest.PytestPluginManager) -> None:

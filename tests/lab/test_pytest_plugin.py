@@ -119,7 +119,19 @@ def test_what_is_too_large_for_the_machine_is_refused_before_it_starts(own_pytes
     done = own_pytest("--mrclab", "huge.yaml", "test_huge.py", "-k", "not fails")
     assert done.returncode == 1, done.stdout
     assert done.stdout.count("201 switches and 18000 hosts need") >= 2
-    assert done.stdout.count("; --force starts it even so") >= 2
+    assert done.stdout.count("; --mrclab-force starts it even so") >= 2
+
+
+def test_options_of_the_fixture_and_of_the_command_line_are_refused_in_a_sentence(own_pytest, tmp_path):
+    options = "import pytest\n@pytest.fixture(scope='module')\ndef lab_options():\n    return {'wrld': 'sim'}\n"
+    (tmp_path / "test_wrong.py").write_text(f"{options}def test_nothing(lab):\n    pass\n")
+    done = own_pytest("test_wrong.py")
+    assert "wrld: no such field; did you mean 'world'?" in done.stdout
+    assert "pytest_plugin.py" not in done.stdout
+    assert "invalid choice: 'sfot'" in own_pytest("--mrclab-target", "sfot").stderr
+    (tmp_path / "tiny.yaml").write_text(SCENARIOS.replace("rate_pps: 500, delay: 5ms", "rate: 100 Gb/s, delay: 600ns"))
+    fast = own_pytest("--mrclab", "tiny.yaml", "-k", "holds")
+    assert "that one cable of the wire carries; lower it, or run it with --mrclab-world sim" in fast.stdout
 
 
 @needs_bmv2

@@ -1,10 +1,10 @@
-"""Frames around faults: the file of a fault has all of its time, however late it is written."""
+"""Files of captured frames: that of a fault has all of its time, however late it is written; a count is exact."""
 
 import json
 import time
 
 from mrclab.lab.capture import pcapng
-from mrclab.lab.capture.recorders import AroundFaults, Faults
+from mrclab.lab.capture.recorders import AroundFaults, Faults, record_all
 
 _SECOND = 1_000_000_000
 
@@ -40,4 +40,14 @@ def test_frames_before_a_fault_are_kept_until_its_file_is_written(tmp_path, monk
     assert ring.files == [tmp_path / "cut.pcapng"]
     _, frames = pcapng.load(ring.files[0])
     assert [frame.time for frame in frames] == times
+    faults.close()
+
+
+def test_a_capture_of_so_many_packets_has_no_more_of_them(tmp_path):
+    (tmp_path / "lab.jsonl").touch()
+    taps, faults = Taps(), Faults(tmp_path / "lab.jsonl")
+    taps.come = [pcapng.CapturedFrame(at, 0, pcapng.INBOUND, b"x" * 60, 60) for at in range(8)]
+    assert record_all(taps, faults, tmp_path / "file.pcapng", lambda: False, most=5) == 5
+    _, frames = pcapng.load(tmp_path / "file.pcapng")
+    assert [frame.time for frame in frames] == [0, 1, 2, 3, 4]
     faults.close()

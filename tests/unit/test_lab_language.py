@@ -156,6 +156,7 @@ def test_a_variant_that_does_not_exist_is_refused_with_the_nearest():
     [
         ("hold_down", "hold_dwn", "x.yaml:3: transport.ev_profile.hold_dwn: no such field; did you mean 'hold_down'?"),
         ("remap_delay", "remap", "x.yaml:3: transport.attributes.remap: no such field; did you mean"),
+        ("spray: false", "dcqcn: {cnp_interval: 1}", "attributes.dcqcn.cnp_interval: no such field; did you mean"),
         ("spray: false", "spray: 7", "x.yaml:3: transport.attributes.spray: true or false is expected here"),
         ("kind: mrc, ", "kind: mrc, congestion_control: dcqcn, ", "x.yaml:3: transport: mrc has no congestion control"),
         ("after file + 1s", "after fle", "x.yaml:6: traffic[2].start: no traffic or fault is named 'fle'; did you"),

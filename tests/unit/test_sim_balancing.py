@@ -92,3 +92,5 @@ def test_the_wire_refuses_it_and_a_gap_needs_flowlets():
         worlds.check(scenario.from_data(said, "s"))
     with pytest.raises(specs.SpecError, match="flowlet_gap has no effect with load_balancing spray; leave it out"):
         specs.load({**FABRIC, "load_balancing": "spray", "flowlet_gap": "1us"})
+    with pytest.raises(specs.SpecError, match=r"queue\.alpha has no effect without queue\.buffer or queue\.pfc"):
+        specs.load({**FABRIC, "queue": {"alpha": 0.125}})

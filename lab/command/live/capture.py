@@ -79,11 +79,11 @@ def capture(
     err.print(f"capturing on {len(links)} cables; Ctrl-C ends it")
     try:
         with guarded() as guard:
-            over = _end_of(lab, length, packets, guard)
+            over = _end_of(lab, length, guard)
             if around_faults:
                 _around(AroundFaults(taps, faults, target, before, after), over)
             else:
-                out.print(f"{output}: {record_all(taps, faults, output, over)} frames")
+                out.print(f"{output}: {record_all(taps, faults, output, over, packets or math.inf)} frames")
         if lost := taps.lost():
             err.print(f"{lost} frames came faster than they could be read and are not in the file")
     except OSError as error:
@@ -93,15 +93,15 @@ def capture(
         faults.close()
 
 
-def _end_of(lab: LabClients, seconds: float, packets: int, interrupts: Interrupts) -> Callable[[int], bool]:
-    """Return a function of the frames so far: True at a signal, time over, frames enough, or the lab gone."""
+def _end_of(lab: LabClients, seconds: float, interrupts: Interrupts) -> Callable[[], bool]:
+    """Return a function that returns True at a signal, when time is over, or where the lab is gone."""
     interrupts.shield()  # a signal sets a flag, so that it interrupts no write
     until, look = time.monotonic() + (seconds or math.inf), 0.0
 
-    def over(frames: int) -> bool:
+    def over() -> bool:
         nonlocal look
         now = time.monotonic()
-        if interrupts.seen or (packets and frames >= packets) or now >= until:
+        if interrupts.seen or now >= until:
             return True
         if now < look:
             return False
@@ -111,8 +111,8 @@ def _end_of(lab: LabClients, seconds: float, packets: int, interrupts: Interrupt
     return over
 
 
-def _around(ring: AroundFaults, over: Callable[[int], bool]) -> None:
-    while not over(0):
+def _around(ring: AroundFaults, over: Callable[[], bool]) -> None:
+    while not over():
         ring.step()
     ring.finish()
     for path in ring.files:

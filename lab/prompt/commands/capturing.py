@@ -90,9 +90,7 @@ class _CaptureThread:
 
         self._taps, self._faults = Taps(run_dir, links), recorders.Faults(run_dir / "history" / "lab.jsonl")
         self._ended, self._pool = threading.Event(), ThreadPoolExecutor(1, "capture")
-        self._frames = self._pool.submit(
-            recorders.record_all, self._taps, self._faults, path, lambda _: self._ended.is_set()
-        )
+        self._frames = self._pool.submit(recorders.record_all, self._taps, self._faults, path, self._ended.is_set)
 
     def note(self, text: str) -> None:
         """Faults stand in the history already."""

@@ -318,6 +318,7 @@ def _names(kind: Any) -> list[str]:
 
 def _step(kind: Any, part: str) -> Iterator[Any]:
     """Yield the types that a name in a pydantic location leads to."""
+    kind = getattr(kind, "model", kind)  # whose fields an annotation lists
     if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
         return
     fields = {field.alias or name: field for name, field in kind.model_fields.items()}

@@ -38,14 +38,14 @@ class Overrides:
     """
 
     def __init__(self, model: type[BaseModel], without: frozenset[str] = frozenset(), **more: Any) -> None:
-        self._model = model
+        self.model = model
         self._without = without
         self._more = more
 
     @property
     def names(self) -> list[str]:
         """Return the valid keys."""
-        return [*(name for name in self._model.model_fields if name not in self._without), *self._more]
+        return [*(name for name in self.model.model_fields if name not in self._without), *self._more]
 
     def __get_pydantic_core_schema__(self, _source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.with_info_plain_validator_function(self._validate)
@@ -58,11 +58,11 @@ class Overrides:
 
     @functools.cached_property
     def _adapter(self) -> TypeAdapter[Any]:
-        fields = {name: info for name, info in self._model.model_fields.items() if name not in self._without}
+        fields = {name: info for name, info in self.model.model_fields.items() if name not in self._without}
         types = {name: _type(name, info) for name, info in fields.items()} | self._more
-        made = cast(Any, TypedDict)(f"{self._model.__name__}Overrides", types, total=False)
+        made = cast(Any, TypedDict)(f"{self.model.__name__}Overrides", types, total=False)
         made.__pydantic_config__ = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
-        checked: Any = Annotated[made, BeforeValidator(functools.partial(others_as_text, self._model))]
+        checked: Any = Annotated[made, BeforeValidator(functools.partial(others_as_text, self.model))]
         return TypeAdapter(checked)
 
 
