@@ -1,4 +1,4 @@
-"""Values, entries and headers of a P4 switch as text, and back."""
+"""Values and entries of a P4 switch as text, and back."""
 
 import re
 from collections.abc import Mapping
@@ -7,27 +7,9 @@ from typing import Any
 
 from mrclab.lab.errors import LabError
 from mrclab.lab.p4.inside import MrcSwitch
-from mrclab.softswitch.objects.runtime_api import (
-    ActionCall,
-    EntryAction,
-    MatchKey,
-    RuntimeApiError,
-    TableEntry,
-)
+from mrclab.softswitch.objects.runtime_api import ActionCall, EntryAction, MatchKey, RuntimeApiError, TableEntry
 from mrclab.softswitch.objects.tables import RuntimeTable
 from mrclab.softswitch.p4.program import TableKey
-
-REASONS = {
-    "malformed": "too short, or no IPv6 inside",
-    "foreign": "an EtherType that the fabric does not carry",
-    "hop limit": "its hop limit is used up",
-    "unknown usid": "the uSID in front is not this switch's: my_usid has no entry for it",
-    "usid miss": "usid_fib has no entry for the uSID that is next",
-    "ipv6 miss": "a plain IPv6 address without a route",
-    "wrong source": "its source is not the address of the host at this port",
-}
-_HIDDEN = {"ethernet": {"ether_type"}, "udp": {"length", "checksum"}, "bth": {"se_m_pad_tver", "pkey", "reserved"}}
-"""Fields that are not shown."""
 
 _MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", re.IGNORECASE)
 _IPV6_BITS, _MAC_BITS = 128, 48
@@ -65,19 +47,6 @@ def parsed(text: str, width: int, what: str) -> int:
     if not 0 <= number < 1 << width:
         raise LabError(f"{what}: {text} does not fit {width} bits")
     return number
-
-
-def headers(fields: dict[str, dict[str, int]]) -> dict[str, dict[str, str]]:
-    """Headers of a frame, header → field → text."""
-    widths = {"src": {"ethernet": _MAC_BITS}, "dst": {"ethernet": _MAC_BITS}}
-    return {
-        header: {
-            name: value(number, widths.get(name, {}).get(header, _IPV6_BITS if name in widths else 16))
-            for name, number in found.items()
-            if name not in _HIDDEN.get(header, ())
-        }
-        for header, found in fields.items()
-    }
 
 
 def match(fields: tuple[TableKey, ...], key: MatchKey) -> str:

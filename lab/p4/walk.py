@@ -14,9 +14,6 @@ from mrclab.topo.frames import ETHERTYPE_IPV6, IPV6_IN_IPV6, UDP, srv6_frame
 from mrclab.topo.model import Fabric, PortRef, mac_bytes
 from mrclab.topo.numbers import MRC_UDP_PORT, Dscp
 
-Fields = dict[str, dict[str, int]]
-"""Header → field → value."""
-
 _WRITE = 0x06
 _PAYLOAD = bytes(64)
 _PARSER = (
@@ -28,7 +25,20 @@ _PARSER = (
 )
 """Headers in their order: each follows the one before where that one's field has a value."""
 
+_HIDDEN = {"ethernet": {"ether_type"}, "udp": {"length", "checksum"}, "bth": {"se_m_pad_tver", "pkey", "reserved"}}
+"""Fields that are not shown."""
+
+_REASONS = {
+    "malformed": "too short, or no IPv6 inside",
+    "foreign": "an EtherType that the fabric does not carry",
+    "hop limit": "its hop limit is used up",
+    "unknown usid": "the uSID in front is not this switch's: my_usid has no entry for it",
+    "usid miss": "usid_fib has no entry for the uSID that is next",
+    "ipv6 miss": "a plain IPv6 address without a route",
+    "wrong source": "its source is not the address of the host at this port",
+}
 _MAX_HOPS = 12
+_LONGEST_NUMBER = 32  # bits; longer fields are addresses
 
 
 def packet(fabric: Fabric, source: str, target: str, plane: int, uplink: int) -> bytes:
@@ -52,21 +62,27 @@ def _layout() -> dict[str, tuple[tuple[str, int], ...]]:
     return {each["name"]: kinds[each["header_type"]] for each in program["headers"] if not each["metadata"]}
 
 
-def headers(frame: bytes) -> Fields:
-    """Headers of a frame, as the program's parser finds them."""
-    found: Fields = {}
-    rest = int.from_bytes(frame, "big"), 8 * len(frame)
+def headers(frame: bytes) -> dict[str, dict[str, str]]:
+    """Headers of a frame, as the program's parser finds them: header → field → text."""
+    found: dict[str, dict[str, int]] = {}
+    bits, left = int.from_bytes(frame, "big"), 8 * len(frame)
     for name, before, field, expected in _PARSER:
         if before and found[before][field] != expected:
             break
-        layout = _layout()[name]
-        if rest[1] < sum(width for _, width in layout):
+        if left < sum(width for _, width in _layout()[name]):
             break
         found[name] = {}
-        for each, width in layout:
-            rest = rest[0], rest[1] - width
-            found[name][each] = rest[0] >> rest[1] & ((1 << width) - 1)
-    return found
+        for each, width in _layout()[name]:
+            left -= width
+            found[name][each] = bits >> left & ((1 << width) - 1)
+    return {
+        name: {
+            each: text.value(fields[each], width if width > _LONGEST_NUMBER else 16)
+            for each, width in _layout()[name]
+            if each not in _HIDDEN.get(name, ())
+        }
+        for name, fields in found.items()
+    }
 
 
 def walk(
@@ -82,7 +98,7 @@ def walk(
         if at is None:
             return
         if not at.node.startswith("t"):
-            yield {"node": at.node, "port": at.number, "headers": text.headers(headers(frame))}
+            yield {"node": at.node, "port": at.number, "headers": headers(frame)}
             return
         hop, out = _through(fabric, switch(at.node), at, frame)
         yield hop
@@ -105,7 +121,7 @@ def _through(
     hop: dict[str, Any] = {
         "node": at.node,
         "port": at.number,
-        "headers": text.headers(headers(frame)),
+        "headers": headers(frame),
         "tables": [_looked_up(switch, lookup) for lookup in switch.lookups],
         "registers": [
             {"name": name, "index": index, "before": old, "after": new}
@@ -120,10 +136,10 @@ def _through(
     sent = next((copy for copy in outcome.copies if copy.data is not None), None)
     if sent is None or sent.data is None:
         why = DROP_REASONS.get(reason or 0, "no port").replace("_", " ")
-        return {**hop, "dropped": text.REASONS.get(why, why)}, None
+        return {**hop, "dropped": _REASONS.get(why, why)}, None
     ports = fabric.switch(at.node).ports
     peer = ports[sent.port - 1].peer.node if 1 <= sent.port <= len(ports) else ""
-    hop |= {"leaves": sent.port, "to": peer, "after": text.headers(headers(sent.data))}
+    hop |= {"leaves": sent.port, "to": peer, "after": headers(sent.data)}
     hop["trimmed"] = any(name == f"{INGRESS}.trims" for name, _ in counted)
     hop["marked"] = any(name == f"{EGRESS}.ecn_marks" for name, _ in counted)
     if not peer:
