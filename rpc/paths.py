@@ -46,13 +46,17 @@ def listen(path: str | Path) -> socket.socket:
     return server
 
 
-def _remove_stale(path: str) -> None:
+def is_served(path: str | Path) -> bool:
+    """Return True if a process listens on a socket, stopped or not; False for one that a dead process left behind."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
-            probe.connect(path)
-        except ConnectionRefusedError:
-            Path(path).unlink(missing_ok=True)
-            return
-        except FileNotFoundError:
-            return
-    raise RpcError("EADDRINUSE", f"another process serves {path}")
+            probe.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+    return True
+
+
+def _remove_stale(path: str) -> None:
+    if is_served(path):
+        raise RpcError("EADDRINUSE", f"another process serves {path}")
+    Path(path).unlink(missing_ok=True)

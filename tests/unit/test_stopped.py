@@ -13,9 +13,10 @@ from types import SimpleNamespace
 import pytest
 from lab_history import END, RTT, START, measures
 
-from mrclab.lab.command.live import operations
-from mrclab.lab.errors import RunError, Stopped, as_run_error
+from mrclab.lab.command.live import operations, up
+from mrclab.lab.errors import LabError, RunError, Stopped, as_run_error
 from mrclab.lab.history import Record
+from mrclab.lab.prompt.remote import client
 from mrclab.lab.run.wire import attach
 from mrclab.lab.run.wire.watchdog import Stops
 from mrclab.rpc import peers
@@ -189,3 +190,9 @@ def test_a_client_waits_for_ever_where_it_is_told_to(tmp_path):
             with pytest.raises(Exception, match="closed the connection"):
                 client.call("stats")
             assert time.monotonic() - began >= 0.5
+
+
+def test_a_lab_in_virtual_time_whose_prompt_is_stopped_keeps_its_place(tmp_path):
+    with stopped_server(tmp_path / client.SOCKET), pytest.raises(LabError, match="has its prompt in another terminal"):
+        up._mirror(None, tmp_path)
+    assert (tmp_path / client.SOCKET).exists()

@@ -28,6 +28,7 @@ from mrclab.lab.scenario.files import finding
 from mrclab.lab.scenario.scenario import LabSetting
 from mrclab.lab.scenario.sections.mapper import MapperSpec
 from mrclab.lab.ui.web.pageprocess import PageProcess
+from mrclab.rpc.paths import is_served
 from mrclab.topo.model import Fabric
 
 app = typer.Typer()
@@ -119,18 +120,9 @@ def _lines(script: Path) -> list[str]:
 
 
 def _mirror(lab: Any, place: Path) -> Mirror:
-    if (place / client.SOCKET).exists() and _answers(place):
+    if (place / client.SOCKET).exists() and is_served(place / client.SOCKET):
         raise LabError("a lab in virtual time has its prompt in another terminal; end that one first")
     return Mirror(lab, place)
-
-
-def _answers(place: Path) -> bool:
-    try:
-        client.ask(place, "command", line="nodes")
-    except LabError:
-        (place / client.SOCKET).unlink(missing_ok=True)  # of one that died
-        return False
-    return True
 
 
 # --- commands that need this terminal ------------------------------------------------------------------------
