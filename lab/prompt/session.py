@@ -8,7 +8,7 @@ configurable speed.
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -34,7 +34,7 @@ class ClientGone(LabError):  # noqa: N818 - the sentence is the error
 class LabSession:
     """A lab's faults and traffic. `speed` is seconds of virtual time per second of real time; None on the wire.
 
-    `mirror` is called after each step, for displays of the lab elsewhere. `controller` asks the controller over a
+    `observers` are called after each step, for displays of the lab elsewhere. `controller` asks the controller over a
     connection of its own, so that the lab goes on while it takes its time; without it, it is asked as any node of the
     world. `setting` has a scenario's settings of the lab, besides fabric and seed. Without `threaded` the owner
     calls `step` again and again, as where there are no threads.
@@ -44,7 +44,7 @@ class LabSession:
         self,
         world: World,
         speed: float | None = None,
-        mirror: Callable[[], None] = lambda: None,
+        observers: Iterable[Callable[[], None]] = (),
         controller: Callable[..., dict[str, Any]] | None = None,
         setting: Mapping[str, Any] | None = None,
         threaded: bool = True,
@@ -55,12 +55,11 @@ class LabSession:
         self.capture = CaptureCommand(world, self.lock)
         self.setting = dict(setting or {})
         self.errors: list[str] = []  # errors of background work
-        self.observers: list[Callable[[], None]] = []  # called after each step, as the mirror is
+        self.observers = list(observers)
         self._speed = speed
         self._anchor = time.monotonic(), world.now
         self._before: tuple[float, float] | None = None  # the speed to return to, and when (time.monotonic)
         self.interrupted = False  # by a signal received in virtual time
-        self._mirror = mirror
         self._controller = controller
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="session", daemon=True) if threaded else None
@@ -200,13 +199,11 @@ class LabSession:
     def step(self) -> None:
         """Run due events; in virtual time advance it by the speed."""
         with self.lock:
-            for work in (self._pass, self._mirror):
+            for work in (self._pass, *self.observers):
                 try:
                     work()
                 except (LabError, TopoError, OSError) as error:
                     self.errors.append(plain(error))
-            for observer in self.observers:
-                observer()
 
     def _pass(self) -> None:
         if self._speed is None:

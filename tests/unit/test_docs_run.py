@@ -68,7 +68,7 @@ class Reader:
             self._held = ExitStack()
             world = self._held.enter_context(virtual_world(Fabric(FabricSpec()), mapper=MapperSpec()))
             mirror = self._held.enter_context(closing(up._mirror(world, virtual_run_dir())))
-            self.session = self._held.enter_context(LabSession(world, 1e-6, mirror.write).open())
+            self.session = self._held.enter_context(LabSession(world, 1e-6, [mirror.write]).open())
             self._held.enter_context(service.served(self.session, mirror.place))
             registry.run(self.session, "wait 5s")
         return self.session

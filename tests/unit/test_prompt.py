@@ -72,7 +72,7 @@ def test_a_lab_goes_on_where_its_history_cannot_be_written_for_others():
 
     with (
         virtual_world(Fabric(FabricSpec.model_validate(SPEC))) as world,
-        LabSession(world, speed=1.0, mirror=full, threaded=False).open() as session,
+        LabSession(world, speed=1.0, observers=[full], threaded=False).open() as session,
     ):
         session.step()
         assert registry.run(session, "faults").data["errors"] == ["No space left on device"]

@@ -90,7 +90,7 @@ def up(
             lab.forgiving = True
             controller = partial(operations.ask, run_dir)
         given = setting.model_dump(mode="json", include={"world", "transport", "mapper"}, exclude_unset=True)
-        session = stack.enter_context(LabSession(lab, speed if virtual else None, mirror, controller, given).open())
+        session = stack.enter_context(LabSession(lab, speed if virtual else None, [mirror], controller, given).open())
         stack.enter_context(service.served(session, run_dir))
         if ui or browser:
             page.show(run_dir)
