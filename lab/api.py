@@ -226,6 +226,7 @@ def up(
         fields = {"world": world, "seed": seed_of(seed, "seed"), "fabric": {} if fabric is None else fabric, **options}
         setting, made = files.setting({name: plain(value, name) for name, value in fields.items()})
         worlds.check_target(target, setting.world)
+        worlds.check_setting(setting, made)
         worlds.check_machine_for(setting.world)
     return LabBlock(lab_up(setting, made, lambda *_: None, target, RUN_DIR))
 

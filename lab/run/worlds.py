@@ -25,7 +25,7 @@ from mrclab.topo.numbers import FULL_HEADER_BYTES
 from mrclab.topo.spec import FabricSpec
 
 if TYPE_CHECKING:
-    from mrclab.lab.scenario.scenario import Loaded, Scenario
+    from mrclab.lab.scenario.scenario import LabSetting, Loaded, Scenario
     from mrclab.lab.traffic.base import TrafficBase
 
 WIRE_MIN_CYCLE = 0.05
@@ -105,11 +105,18 @@ def check(*runs: Loaded) -> None:
         raise ScenarioError(list(dict.fromkeys(mistakes)))
 
 
+def check_setting(setting: LabSetting, fabric: Fabric) -> None:
+    """Raise ScenarioError with the settings of a lab that its world does not support."""
+    if mistakes := list(_setting_refusals(setting, fabric)):
+        raise ScenarioError(mistakes)
+
+
 def _refusals(loaded: Loaded) -> Iterator[str]:
     scenario, world = loaded.scenario, loaded.scenario.world
     if world == "wire":
-        for field, why in itertools.chain(_virtual_settings(scenario), _virtual_fabric(loaded.fabric.spec)):
+        for field, why in _virtual_run(scenario):
             yield f"{field}: {why}"
+    yield from _setting_refusals(scenario, loaded.fabric)
     for entry in scenario.traffic:
         for why in entry.refusals(world):
             yield f"traffic {entry.name}: {why}"
@@ -122,19 +129,29 @@ def _refusals(loaded: Loaded) -> Iterator[str]:
 _LEAVE_OUT = "leave it out, or run it with --world sim"
 
 
-def _virtual_settings(scenario: Scenario) -> Iterator[tuple[str, str]]:
-    """Fields of a scenario that the wire does not support, each with the reason and the remedy."""
-    mapper, control = scenario.mapper, scenario.transport.control
+def _setting_refusals(setting: LabSetting, fabric: Fabric) -> Iterator[str]:
+    if setting.world == "wire":
+        for field, why in itertools.chain(_virtual_hosts(setting), _virtual_fabric(fabric.spec)):
+            yield f"{field}: {why}"
+
+
+def _virtual_run(scenario: Scenario) -> Iterator[tuple[str, str]]:
+    """Fields of a run that the wire does not support, each with the reason and the remedy."""
     if scenario.history == "none":
         yield "history: none", f"on the wire all figures are made of the history; {_LEAVE_OUT}"
     if scenario.trace is not None:
         yield "trace", f"on the wire `mrclab capture` records frames, and `mrclab packets` filters them; {_LEAVE_OUT}"
+
+
+def _virtual_hosts(setting: LabSetting) -> Iterator[tuple[str, str]]:
+    """Fields of mapper and transport that the wire does not support, each with the reason and the remedy."""
+    mapper, control = setting.mapper, setting.transport.control
     if mapper is not None and mapper.cycle < WIRE_MIN_CYCLE:
         least = f"less than the {show_seconds(WIRE_MIN_CYCLE)} in which hosts of the wire can probe"
         yield "mapper.cycle", f"{show_seconds(mapper.cycle)} is {least}; raise it, or run it with --world sim"
     if mapper is not None and (mapper.t1s or mapper.agents):
         yield f"mapper.{'t1s' if mapper.t1s else 'agents'}", f"hosts of the wire all probe every path; {_LEAVE_OUT}"
-    if _needs_telemetry(scenario.transport):
+    if _needs_telemetry(setting.transport):
         why = f"{control} needs telemetry of the switches, which those of the wire do not write"
         yield "transport.congestion_control", f"{why}; choose another, or run it with --world sim"
 

@@ -120,13 +120,14 @@ def lab(request: pytest.FixtureRequest, lab_options: dict[str, Any]) -> Iterator
     root.
     """
     from mrclab.lab.errors import LabError  # noqa: PLC0415
-    from mrclab.lab.run import size  # noqa: PLC0415
+    from mrclab.lab.run import size, worlds  # noqa: PLC0415
     from mrclab.lab.scenario import scenario  # noqa: PLC0415
     from mrclab.lab.session.lab import lab_up  # noqa: PLC0415
     from mrclab.topo.errors import TopoError  # noqa: PLC0415
 
     try:
         setting, fabric = scenario.setting(lab_options)
+        worlds.check_setting(setting, fabric)
         _need_root(setting.world)
         if setting.world == "wire":
             size.check(fabric.spec, force=request.config.getoption("--mrclab-force"))

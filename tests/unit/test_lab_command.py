@@ -17,10 +17,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+import mrclab
 from mrclab.lab.command import cli, ending, entry, machine
 from mrclab.lab.command.live import shortcut
 from mrclab.lab.command.runs import running, scenarios
-from mrclab.lab.errors import LabError, Unreachable
+from mrclab.lab.errors import LabError, ScenarioError, Unreachable
 from mrclab.lab.faults.action import FaultAction
 from mrclab.lab.prompt import prompt, registry
 from mrclab.lab.run.wire import attach
@@ -393,6 +394,14 @@ def test_a_run_without_options_has_the_defaults_of_the_command():
     )
     del plain["run_dir"], command["context"]
     assert plain == command
+
+
+def test_what_the_wire_lacks_is_refused_before_a_lab_comes_up():
+    done = CliRunner().invoke(cli.app, ["up", "true-speed", "--world", "wire"])
+    assert isinstance(done.exception, ScenarioError)
+    assert "fabric.link: 2949504 packets/s are more than the 100000" in str(done.exception)
+    with pytest.raises(ScenarioError, match=r"fabric.nic_latency: NICs of the wire are processes"):
+        mrclab.up({"nic_latency": "1us"}, world="wire")
 
 
 def test_a_name_that_is_nearly_a_command_gets_the_command():

@@ -68,6 +68,7 @@ def up(
     virtual, run_dir = setting.world == "sim", context.obj
     lines = _lines(script) if script else None
     worlds.check_target(target, setting.world)
+    worlds.check_setting(setting, fabric)
     worlds.check_machine_for(setting.world)
     if not virtual and (warning := size.check(fabric.spec, force=force)):
         console.plain(err, f"mrclab: {warning}")
