@@ -1,12 +1,22 @@
 """Options that several commands have."""
 
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
 
 from mrclab.lab.kinds import TargetName, WorldName
+
+
+def _one_of(known: Sequence[str]) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in known:
+            raise typer.BadParameter(f"{text!r} is not one of {', '.join(known)}")
+        return text
+
+    return parse
 
 
 def _folder_name(text: str) -> str:
@@ -22,7 +32,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="print JSON; other output g
 
 def world_option(text: str) -> Any:
     """Return the option `--world` with this help."""
-    return typer.Option(metavar="|".join(get_args(WorldName)), help=text)
+    return typer.Option(parser=_one_of(get_args(WorldName)), metavar="|".join(get_args(WorldName)), help=text)
 
 
 _WORLDS = "on the wire (namespaces and P4 switches, root), or simulated in virtual time; default: "
@@ -32,6 +42,7 @@ WorldOfLab = Annotated[WorldName | None, world_option(f"{_WORLDS}wire")]
 Target = Annotated[
     TargetName | None,
     typer.Option(
+        parser=_one_of(get_args(TargetName)),
         metavar="|".join(get_args(TargetName)),
         help="the P4 switch of the wire (default: bmv2 where it is installed)",
     ),
