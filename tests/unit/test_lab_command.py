@@ -362,6 +362,7 @@ def test_a_command_of_the_prompt_needs_no_machinery_of_the_command_line(tmp_path
     ("arguments", "expected"),
     [
         (["--run-dir", "d", "links", "--json"], (Path("d"), ["links"], True)),
+        (["--run-dir", "d", "heal", "gray"], (Path("d"), ["heal", "gray"], False)),  # of the release before
         (["fault", "link_down", "link=a/b", "--run-dir=d"], None),  # the command line's, as is all that is rare
         (["links", "--help"], None),
         (["links", "--run-dir"], None),

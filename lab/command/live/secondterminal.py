@@ -31,7 +31,7 @@ class _Command(TyperCommand):
         from mrclab.lab.prompt import registry  # noqa: PLC0415 - importing the parts fills the list
         from mrclab.lab.prompt.commands import changes, views  # noqa: F401, PLC0415 - importing them fills the list
 
-        meaning = registry.COMMANDS[registry.RENAMED.get(self.name or "", self.name or "")].meaning
+        meaning = registry.COMMANDS[self.name or ""].meaning
         return f"{meaning[:1].upper()}{meaning[1:]}."
 
     @help.setter  # noqa: A003
@@ -68,14 +68,12 @@ def do(context: typer.Context, line: Words = None, as_json: AsJson = False) -> N
     shortcut.run(context.obj, line or ["help"], as_json)
 
 
-def _register(name: str, hidden: bool = False) -> None:
+def _register(name: str) -> None:
     def command(context: typer.Context, arguments: Words = None, as_json: AsJson = False) -> None:
         shortcut.run(context.obj, [name, *(arguments or ())], as_json)
 
-    app.command(name, cls=_Command, hidden=hidden)(command)
+    app.command(name, cls=_Command)(command)
 
 
 for _name in shortcut.NAMES:
     _register(_name)
-for _name in ("heal", "pace"):  # names of the release before, see RENAMED in prompt/registry.py
-    _register(_name, hidden=True)

@@ -28,6 +28,9 @@ def _names() -> Iterator[str]:
 NAMES = tuple(name for name in _names() if name not in _OTHERS)
 """Prompt commands that are also commands of `mrclab`."""
 
+_OLD_NAMES = ("heal", "pace")
+"""Names of the release before, see RENAMED in prompt/registry.py."""
+
 
 class Request(NamedTuple):
     """A command for the lab of a run directory."""
@@ -50,7 +53,7 @@ def request(arguments: Sequence[str]) -> Request | None:
             return None
         else:
             words.append(word)
-    if not words or words[0] not in NAMES or not run_dir.name:
+    if not words or words[0] not in {*NAMES, *_OLD_NAMES} or not run_dir.name:
         return None
     return Request(run_dir, words, as_json)
 
