@@ -90,7 +90,9 @@ class _Pickler(pickle.Pickler):
 def _with_cells(place: int, cells: tuple[CellType, ...]) -> FunctionType:
     """Return a function with other cells."""
     kept: FunctionType = _shared[place]
-    return FunctionType(kept.__code__, kept.__globals__, kept.__name__, kept.__defaults__, cells)
+    made = FunctionType(kept.__code__, kept.__globals__, kept.__name__, kept.__defaults__, cells)
+    made.__qualname__ = kept.__qualname__  # Python 3.10 gives it the short name, by which fingerprints differ
+    return made
 
 
 def _fill(cell: CellType, contents: Any) -> None:

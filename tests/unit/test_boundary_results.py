@@ -145,7 +145,9 @@ def test_control_characters_are_shown_escaped(wrap):
     assert "\\x1b" in said
 
 
-def test_the_labs_own_colours_pass():
+def test_the_labs_own_colours_pass(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
     assert "\x1b[32m" in shown("[green]held[/]")
 
 

@@ -55,7 +55,8 @@ NOT_FOR_A_RUN = (
 """Packages that take long to load, and that no run in virtual time without a report needs."""
 
 NOT_FOR_A_ROW = (*NOT_FOR_A_RUN, "rich")
-NOT_FOR_A_LOAD = (*NOT_FOR_A_ROW, "csv", "email", "shutil", "signal", "subprocess", "tempfile", "zipfile")
+_OF_UUID = ("signal", "subprocess") if sys.version_info >= (3, 11) else ()  # Python 3.10's uuid loads them
+NOT_FOR_A_LOAD = (*NOT_FOR_A_ROW, *_OF_UUID, "csv", "email", "shutil", "tempfile", "zipfile")
 MODULES_OF_A_RUN, MODULES_OF_A_ROW, MODULES_OF_A_LOAD = 330, 308, 145
 """Most modules of this project that such a run, a row of a campaign, and a load of `mrclab bench sim` load."""
 
