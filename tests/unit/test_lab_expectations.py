@@ -168,7 +168,7 @@ def test_health_fails_for_dead_processes_dropped_frames_and_a_full_core():
 
 def test_measures_of_the_history():
     m = measures()
-    assert m.line_rate == 4 * PLANE_RATE
+    assert m.rates.line() == 4 * PLANE_RATE
     assert m.rtt == pytest.approx(RTT)
     assert m.goodput(NIC, REPAIRED, Selection(plane=2)) == 0
     assert sum(m.paths.packets.values()) == 8 * 125 * 9
