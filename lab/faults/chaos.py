@@ -3,6 +3,7 @@
 The plan is made before anything runs, from the fabric and the seed alone: `mrclab run --dry-run` prints it.
 """
 
+import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -119,7 +120,7 @@ class Chaos(CompositeFault):
                 continue
             broken = frozenset().union(*(links for _, links in active))
             for _ in range(_TRIES):
-                fault = self._draw_fault(fabric, draw, number + 1, round(now, 3), round(lasts, 3))
+                fault = self._draw_fault(fabric, draw, number + 1, now, lasts)
                 links = frozenset(fault.links(fabric))
                 if links.isdisjoint(broken) and paths.least(broken | links) >= self.keep_paths:
                     number += 1
@@ -128,11 +129,13 @@ class Chaos(CompositeFault):
                     break
 
     def _draw_fault(self, fabric: Fabric, draw: random.Random, number: int, at: float, lasts: float) -> FaultBase:
+        digits = max(3, 1 - math.floor(math.log10(self.shortest)))  # of a second, so that a plan is short to read
+        at, lasts = round(at, digits), round(lasts, digits)
         kind = draw.choice(self.kinds)
         model = FAULTS[kind]
         fields = {**(model.draw(draw, fabric) or {}), "at": Trigger(seconds=at)}
         if issubclass(model, LastingFault):
-            fields["until"] = Trigger(seconds=round(at + lasts, 3))
+            fields["until"] = Trigger(seconds=round(at + lasts, digits))
         else:
             fields["takes"] = lasts
         return self.part(kind, fabric, number, **fields)

@@ -7,7 +7,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from mrclab.lab.errors import ScenarioError
-from mrclab.lab.faults.base import FAULTS, Fault
+from mrclab.lab.faults.base import FAULTS, Fault, LastingFault
 from mrclab.lab.faults.chaos import DEFAULT_KINDS, Chaos
 from mrclab.lab.prompt import registry
 from mrclab.lab.scenario.scenario import loads
@@ -195,6 +195,17 @@ def test_chaos_of_one_seed_is_one_plan():
     chaos = fault(kind="chaos", duration="60s")
     assert chaos.parts(FABRIC, 7) == chaos.parts(FABRIC, 7)
     assert chaos.parts(FABRIC, 7) != chaos.parts(FABRIC, 8)
+
+
+def test_chaos_of_microseconds_has_faults_one_after_another_that_last():
+    parts = fault(kind="chaos", duration="2ms", every="50us", shortest="10us", longest="60us", settle="20us").parts(
+        FABRIC, 3
+    )
+    begins = [part.at.seconds for part in parts]
+    assert len(set(begins)) == len(parts) > 10
+    lasts = [part.until.seconds - part.at.seconds for part in parts if isinstance(part, LastingFault)]
+    assert min(lasts) >= 9e-6
+    assert max(lasts) <= 61e-6
 
 
 def test_long_chaos_draws_every_kind():
