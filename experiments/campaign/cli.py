@@ -19,6 +19,7 @@ from mrclab.lab.run import worlds
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.files import finding, yamlfile
 from mrclab.lab.scenario.seeds import parse as parse_seeds
+from mrclab.topo.input.sentences import quantity
 
 app = typer.Typer()
 out = console.console()
@@ -116,7 +117,7 @@ def _report(planned: CampaignPlan, table: journal.Journal, as_json: bool) -> int
     with naming(written):
         written.write_text(html, encoding="utf-8")
     states = Counter(row["state"] for row, _ in rows)
-    runs = "1 run" if len(rows) == 1 else f"{len(rows)} runs"
+    runs = quantity(len(rows), "run")
     terminal.print(f"{runs}: {', '.join(f'{n} {state}' for state, n in states.items())}", highlight=False)
     summaries = page.summaries([row for row, _ in rows], planned.fields)
     for one in summaries:

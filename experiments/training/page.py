@@ -15,6 +15,7 @@ from mrclab.experiments.training.sizes import FEW_EVS, SIZES, JobSize, TrainingR
 from mrclab.lab.measure.intervals import with_half
 from mrclab.lab.report import template
 from mrclab.lab.report.grid import markdown
+from mrclab.topo.input.sentences import quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -180,7 +181,7 @@ def draw(path: Path, sizes: Sequence[JobSize], rows: Mapping[int, Sequence[Train
     figure, panels = style.panels([2.6] * len(drawn), gap=0.95)
     for axes, (size, found) in zip(panels, drawn.items(), strict=True):
         seeds = len({run.seed for run in rows[size.nics]})
-        many = [f"{count} {what}{'s' if count > 1 else ''}" for count, what in ((size.steps, "step"), (seeds, "seed"))]
+        many = [quantity(count, what) for count, what in ((size.steps, "step"), (seeds, "seed"))]
         if any(len(cost.lost) + cost.aborted < seeds for cost in found.values()):
             many[-1] = f"up to {many[-1]}"
         axes.set_title(f"{size.nics:,} NICs, {', '.join(many)}")

@@ -11,6 +11,7 @@ from mrclab.lab.measure.fabric.paths import USABLE
 from mrclab.lab.measure.traffic.flows import Selection
 from mrclab.lab.measure.validity.evidence import NoEvidence, ran
 from mrclab.lab.scenario.names import HostName, RegularExpression, TrafficName
+from mrclab.topo.input.sentences import quantity
 
 if TYPE_CHECKING:
     from mrclab.lab.measure.measures import Measures
@@ -131,7 +132,7 @@ class Clean(BaseExpectation):
                 problems.append(f"the fabric was not verified again: {str(r.get('problems', ''))[:80]}")
             if r.get("entries"):
                 problems.append(f"entries differ from what they should be: {str(r['entries'])[:80]}")
-        cleared = "1 fault" if len(measures.faults) == 1 else f"{len(measures.faults)} faults"
+        cleared = quantity(len(measures.faults), "fault")
         observed = "; ".join(problems[:3]) or f"{cleared} cleared, every EV usable"
         expected = "no state is left of the faults"
         return self.verdict(not problems, expected, observed, "", len(problems), "problems")

@@ -21,7 +21,7 @@ from mrclab.lab.measure.traffic.flows import QpKey, Selection
 from mrclab.lab.measure.validity.evidence import NoEvidence, senders_sampled
 from mrclab.lab.scenario.names import FaultName, KnownWindow
 from mrclab.lab.scenario.units import Duration, Percent, show_number, show_rate, show_seconds
-from mrclab.topo.input.sentences import several
+from mrclab.topo.input.sentences import quantity, several
 
 if TYPE_CHECKING:
     from mrclab.lab.measure.fabric.paths import PacketLoss
@@ -213,7 +213,7 @@ class Detect(BaseExpectation):
         times = sorted(out.values())
         seconds = (times[0] if self.first else times[-1]) - begin
         rtts = seconds / measures.rtt
-        observed = f"{rtts:.1f} RTT = {show_seconds(seconds)}; {len(out)} EV{'s' if len(out) != 1 else ''} went out"
+        observed = f"{rtts:.1f} RTT = {show_seconds(seconds)}; {quantity(len(out), 'EV')} went out"
         observed += f", {stayed} stayed in use" if stayed else ""
         when = (
             f"{(times[0] - begin) / measures.rtt:.1f} to {(times[-1] - begin) / measures.rtt:.1f} RTT after the fault"

@@ -11,6 +11,7 @@ from mrclab.lab.measure.series import quantile
 from mrclab.lab.measure.validity.evidence import NoEvidence
 from mrclab.lab.scenario.names import KnownWindow, TrafficName
 from mrclab.lab.scenario.units import Duration, show_seconds
+from mrclab.topo.input.sentences import quantity
 
 if TYPE_CHECKING:
     from mrclab.lab.measure.measures import Measures
@@ -43,7 +44,7 @@ class StepTime(DurationExpectation):
         """The percentile or mean of the steps' times."""
         figure = "mean" if self.percentile == "mean" else f"percentile {self.percentile:g}"
         count = len(self._times(measures))
-        of = f"over {count} step{'s' if count != 1 else ''}"
+        of = f"over {quantity(count, 'step')}"
         return self.duration_verdict(
             measures, f"{figure} of a step of {self.traffic}", self.measured_seconds(measures), of
         )
@@ -96,5 +97,5 @@ class TimeLostExpectation(BaseExpectation):
     def _expected(self, measures: "Measures") -> str:
         limits = [self.limits.text(show_seconds)]
         if self.steps_at_most is not None:
-            limits.append(f"≤ {self.steps_at_most:g} step{'s' if self.steps_at_most != 1 else ''}")
+            limits.append(f"≤ {quantity(self.steps_at_most, 'step')}")
         return f"training time lost by {self.traffic} {', '.join(filter(None, limits))}"

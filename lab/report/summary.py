@@ -17,6 +17,7 @@ from mrclab.lab.measure.traffic.flows import Selection
 from mrclab.lab.measure.traffic.training import TimeLost
 from mrclab.lab.measure.validity.machine import ProcessLoad
 from mrclab.lab.scenario.units import Units, show_bytes, show_rate, show_seconds
+from mrclab.topo.input.sentences import quantity
 
 MAX_BINS = 1200  # a longer run gets wider bins
 _MAX_FLOWS = 32
@@ -166,7 +167,7 @@ def _by_qp(measures: Measures, at: list[float]) -> dict[str, list[int]]:
 def _headline(measures: Measures, verdicts: Sequence[Verdict]) -> str:
     judged = [verdict for verdict in verdicts if not verdict.is_measured]
     figures = len(verdicts) - len(judged)
-    measured = f", {figures} figure{'s' if figures > 1 else ''} measured" if figures else ""
+    measured = f", {quantity(figures, 'figure')} measured" if figures else ""
     passed = f"{sum(verdict.ok for verdict in judged)} of {len(judged)} expectations passed{measured}"
     seconds, size = measures.end - measures.start, _carried(measures)
     rate = f" in {show_seconds(seconds)} ({show_rate(size / seconds)})" if size and seconds > 0 else ""

@@ -131,6 +131,11 @@ def listed(words: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
+def quantity(count: float, noun: str) -> str:
+    """Return a number with its noun in the right form: `1 host`, `2 hosts`."""
+    return f"{count:.12g} {noun}{'' if count == 1 else 's'}"
+
+
 def several(words: Iterable[str], most: int = 3) -> str:
     """The first of some words, and the number of the others: `a, b, c and 5 more`."""
     found = list(words)

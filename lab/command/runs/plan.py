@@ -15,6 +15,7 @@ from mrclab.lab.scenario.scenario import Scenario
 from mrclab.lab.scenario.units import show_bytes, show_rate, show_seconds
 from mrclab.lab.traffic.base import Flow
 from mrclab.topo import srv6
+from mrclab.topo.input.sentences import quantity
 from mrclab.topo.model import Fabric, Host, Switch
 from mrclab.topo.spec import FabricSpec
 
@@ -106,9 +107,11 @@ def _numbers(fabric: Fabric) -> Iterator[str]:
     spec = fabric.spec
     rate = spec.line_pps * spec.path_mtu
     queue = spec.queue
+    hosts, cables = quantity(len(fabric.hosts), "host"), quantity(len(fabric.links), "cable")
+    of_t0 = f"{quantity(spec.hosts_per_t0, 'host')} on each T0"
     yield (
-        f"{len(fabric.switches)} switches, {len(fabric.hosts)} hosts, {len(fabric.links)} cables:"
-        f" {spec.planes} planes of {_of_plane(spec)} with {spec.hosts_per_t0} hosts on each T0"
+        f"{len(fabric.switches)} switches, {hosts}, {cables}:"
+        f" {quantity(spec.planes, 'plane')} of {_of_plane(spec)} with {of_t0}"
     )
     yield (
         f"links: {spec.link.rate_pps} full-size packets/s, {show_seconds(spec.link.delay)} one way;"
@@ -195,7 +198,7 @@ def _entries(fabric: Fabric) -> Table:
 
 def _transport(fabric: Fabric, scenario: Scenario) -> Iterator[str]:
     transport, mapper = scenario.transport, scenario.mapper
-    per_flow = "1 QP" if transport.qps == 1 else f"{transport.qps} QPs"
+    per_flow = quantity(transport.qps, "QP")
     control = f"congestion control {transport.control}"
     yield f"transport: {transport.kind}, {control}, {per_flow} per flow; seed {scenario.seed}"
     if transport.kind == "mrc" and transport.path_selection is not None:
@@ -212,7 +215,7 @@ def _transport(fabric: Fabric, scenario: Scenario) -> Iterator[str]:
         yield f"Clustermapper: every path in {show_seconds(mapper.cycle)}, deny {str(mapper.deny).lower()}"
     flows = scenario.flows(fabric)
     qps = {entry.name: entry.qps_of(transport.qps) for entry in scenario.traffic}
-    yield f"traffic: {len(flows)} flows over {sum(qps[flow.traffic] for flow in flows)} QPs"
+    yield f"traffic: {quantity(len(flows), 'flow')} over {quantity(sum(qps[flow.traffic] for flow in flows), 'QP')}"
 
 
 def _traffic(fabric: Fabric, scenario: Scenario) -> Table:
