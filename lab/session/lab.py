@@ -228,13 +228,12 @@ class Lab:
 
     def close(self) -> None:
         """End all traffic, clear all faults, and unsubscribe from the hosts; afterwards nothing can begin."""
-        try:
-            for running in self.active:
-                self.finish(running, "the lab was taken down")
-        finally:
-            self.leave()
-            self.time_line.clear_all()
-            self._is_down = True
+        with contextlib.ExitStack() as ends:  # the last first, and each also where one fails
+            ends.callback(setattr, self, "_is_down", True)
+            ends.callback(self.time_line.clear_all)
+            ends.callback(self.leave)
+            for running in reversed(self.active):
+                ends.callback(self.finish, running, "the lab was taken down")
 
     def leave(self) -> None:
         """Unsubscribe from the hosts; everything else continues."""
@@ -454,10 +453,14 @@ class Lab:
                 if not absent_allowed:
                     raise
                 absent.add(host)
-        running.prepare(absent)
-        self.workloads[running.name] = running
         if running not in self._with_qps:
             self._with_qps.append(running)
+        try:
+            running.prepare(absent)
+        except RunError:
+            self._destroy_qps(running)
+            raise
+        self.workloads[running.name] = running
 
     def start_now(self, running: Running) -> None:
         """Have the hosts of a prepared traffic begin; prepares it again where an agent ended since."""

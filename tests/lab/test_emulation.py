@@ -174,6 +174,7 @@ def test_a_switch_crashes_freezes_and_restarts(lab):
     lab.kill("t0-p1-1")
     with pytest.raises(EmulationError, match="t0-p1-1 is not running"):
         lab.freeze("t0-p1-1")
+    assert not lab.is_frozen("t0-p1-1")
     lab.restart("t0-p1-1")
     assert lab.is_alive("t0-p1-1")
     before = lab.processes()["t1-p1-1"]

@@ -653,6 +653,43 @@ def test_a_workload_whose_end_could_not_be_recorded_has_failed_whenever_one_asks
             assert (outcome.intact, outcome.bytes, outcome.error) == (False, 0, plain(error))
 
 
+def test_all_traffic_is_ended_also_where_the_end_of_one_cannot_be_recorded(monkeypatch):
+    def fail(*_arguments):
+        raise RunError("no more records can be written")
+
+    with mrclab.up(FABRIC) as lab:
+        for _ in range(2):
+            lab.start("stream", **{"from": "h1", "to": "h2"}, size="1 GiB")
+        first, second = lab.workloads.values()
+        monkeypatch.setattr(first, "finish", fail)
+        with pytest.raises(RunError, match="no more records"):
+            lab.close()
+    assert second.outcome["error"] == "the lab was taken down"
+
+
+def test_a_write_of_an_earlier_name_has_its_own_size():
+    with mrclab.up(FABRIC) as lab:
+        for size in (2000, 1000, 3000):
+            assert lab.start("write", **{"from": "h1", "to": "h2"}, name="again", size=size).wait().intact
+
+
+def test_a_workload_that_one_of_its_hosts_refuses_leaves_no_qps(monkeypatch):
+    with mrclab.up(FABRIC) as lab:
+        call = lab.world.call
+
+        def refuse(host, op, **arguments):
+            if (host, op) == ("h2", "prepare_workload"):
+                raise RunError("h2 has no memory left")
+            return call(host, op, **arguments)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(lab.world, "call", refuse)
+            with pytest.raises(RunError, match="no memory"):
+                lab.start("write", **{"from": "h1", "to": "h2"}, size="1 MiB")
+        assert lab.qps("h1") == []
+        assert lab.transfer("h1", "h2", 1000).intact
+
+
 def test_a_fault_that_can_neither_be_injected_nor_cleared_says_why_it_could_not_be_injected(monkeypatch):
     def fail(what):
         def raises(*_arguments):

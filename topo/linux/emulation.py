@@ -280,7 +280,11 @@ class Emulation:
     def freeze(self, name: str) -> float:
         """SIGSTOP: ports of a switch stay up, nothing is forwarded. Returns the monotonic time of the stop."""
         self._frozen.add(name)
-        process = self._signal(name, signal.SIGSTOP)
+        try:
+            process = self._signal(name, signal.SIGSTOP)
+        except EmulationError:
+            self._frozen.discard(name)
+            raise
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)  # a signal takes effect a little later
         return time.monotonic()
 

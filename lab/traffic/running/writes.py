@@ -27,14 +27,15 @@ class RunningWrite(Running):
         return sha256(self._file(flow, True)), sha256(target) if target.exists() else ""
 
     def _file(self, flow: Flow, source: bool) -> Path:
-        """Return the file that a write reads, made when first needed, or writes."""
+        """Return the file that a write reads, made when first needed or where an earlier write's differs, or writes."""
         files = self._world.files.absolute()
         if not source:
             path = files / flow.destination / f"{self.name}-from-{flow.source}"
             path.parent.mkdir(parents=True, exist_ok=True)
             return path
-        path = files / flow.source / self.name
-        return path if path.exists() else random_file(path, flow.size or 0, self._content(flow.source))
+        path, size = files / flow.source / self.name, flow.size or 0
+        is_there = path.exists() and path.stat().st_size == size
+        return path if is_there else random_file(path, size, self._content(flow.source))
 
 
 def random_file(path: Path, size: int, seed: str) -> Path:
