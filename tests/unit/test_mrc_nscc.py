@@ -54,7 +54,7 @@ def test_without_trimming_the_target_is_a_whole_rtt_and_deep_queues_ask_for_quic
 def test_every_field_of_the_config_struct_can_be_set_and_no_other():
     p = parameters(FACTS, gamma=0.5, disable_qa=True, max_cwnd=9_000.0, target_delay=0.002)
     assert (p.gamma, p.disable_qa, p.max_cwnd, p.target_delay) == (0.5, True, 9_000.0, 0.002)
-    with pytest.raises(VerbsError, match="no parameter 'gama'"):
+    with pytest.raises(VerbsError, match="no setting 'gama'"):
         controller("nscc", FACTS, 0.0, gama=0.5)
 
 
