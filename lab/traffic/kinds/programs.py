@@ -16,7 +16,11 @@ from mrclab.topo.model import Fabric
 
 
 def _check_command(command: str) -> str:
-    if not shlex.split(command):  # ValueError for an unclosed quote
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ValueError(f"the command is no line of a shell: {str(error).lower()}") from None
+    if not words:
         raise ValueError("the command is empty")
     return command
 
