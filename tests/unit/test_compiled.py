@@ -49,8 +49,9 @@ def _python(program: str, *words: str, use: str) -> str:
 
 @pytest.fixture(scope="module")
 def built() -> None:
-    """Skips where there is no build of these sources."""
+    """Skips where there is no build of these sources; one that does not run is a failure, as it is left alone."""
     if (text := _python(_STATE, use="")) != "compiled":
+        assert "the build" not in text
         pytest.skip(f"what runs is {text}")
 
 

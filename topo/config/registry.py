@@ -16,6 +16,7 @@ import math
 import pkgutil
 import sys
 from collections.abc import Iterator, Mapping
+from types import FunctionType
 from typing import Any, NamedTuple
 
 from mrclab.topo.errors import TopoError
@@ -142,11 +143,13 @@ def _is_inherited(made: type[Any], name: str) -> bool:
 
 
 def _takes(made: type[Any], name: str) -> bool:
-    """Return True if a class takes this keyword argument, or is compiled and does not tell."""
-    try:
-        parameters = inspect.signature(made).parameters
-    except (TypeError, ValueError):
+    """Return True if a class takes this keyword argument, or its `__init__` is compiled and does not tell."""
+    init = made.__init__
+    if init is object.__init__:
+        return False
+    if not isinstance(init, FunctionType):
         return True
+    parameters = inspect.signature(init).parameters
     return name in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
 
 
