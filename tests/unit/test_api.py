@@ -667,6 +667,18 @@ def test_all_traffic_is_ended_also_where_the_end_of_one_cannot_be_recorded(monke
     assert second.outcome["error"] == "the lab was taken down"
 
 
+def test_a_file_that_is_sent_is_never_written_also_where_its_size_is_another_one(tmp_path):
+    theirs = tmp_path / "log"
+    theirs.write_bytes(b"lines that somebody else appends to")
+    with mrclab.up(FABRIC) as lab:
+        place = lab.world.files / "h1" / "sent"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(theirs)
+        with pytest.raises(RunError):
+            lab.start("write", **{"from": "h1", "to": "h2"}, name="sent", size=1000)
+    assert theirs.read_bytes() == b"lines that somebody else appends to"
+
+
 def test_a_write_of_an_earlier_name_has_its_own_size():
     with mrclab.up(FABRIC) as lab:
         for size in (2000, 1000, 3000):

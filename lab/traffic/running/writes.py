@@ -27,15 +27,19 @@ class RunningWrite(Running):
         return sha256(self._file(flow, True)), sha256(target) if target.exists() else ""
 
     def _file(self, flow: Flow, source: bool) -> Path:
-        """Return the file that a write reads, made when first needed or where an earlier write's differs, or writes."""
+        """Return the file that a write reads, or writes.
+
+        One to read is made when first needed, and again where an earlier write left one of another size; what a link
+        leads to is somebody's own and stays as it is.
+        """
         files = self._world.files.absolute()
         if not source:
             path = files / flow.destination / f"{self.name}-from-{flow.source}"
             path.parent.mkdir(parents=True, exist_ok=True)
             return path
         path, size = files / flow.source / self.name, flow.size or 0
-        is_there = path.exists() and path.stat().st_size == size
-        return path if is_there else random_file(path, size, self._content(flow.source))
+        given = path.is_symlink() or (path.exists() and path.stat().st_size == size)
+        return path if given else random_file(path, size, self._content(flow.source))
 
 
 def random_file(path: Path, size: int, seed: str) -> Path:
