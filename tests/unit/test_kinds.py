@@ -11,6 +11,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from mrclab.hosts.mrc.cc import CongestionController
 from mrclab.lab.expectations import EXPECTATIONS
 from mrclab.lab.expectations.base import BaseExpectation
+from mrclab.lab.faults import selftest
 from mrclab.lab.faults.base import FAULTS, LastingFault
 from mrclab.lab.faults.losses import LOSS_MODELS, LossModelBase
 from mrclab.lab.kinds import KindError, Kinds, kind_of
@@ -165,3 +166,21 @@ print(*(each for each in sys.modules if ".kinds." in each))
         [sys.executable, "-c", program], capture_output=True, text=True, cwd=Path(__file__).parents[2], check=True
     )
     assert sorted(run.stdout.split()) == ["mrclab.lab.faults.kinds.carrier", "mrclab.lab.traffic.kinds.pairs"]
+
+
+def test_a_fault_without_a_self_test_is_named_and_a_bug_of_one_is_no_verdict(monkeypatch):
+    class Mute(LastingFault):
+        kind: Literal["mute"]
+
+    class Buggy(Mute):
+        def self_test(self, _probe):
+            """Never called here: `_test` is another one."""
+
+    def lacks_a_method(_lab, _kind):
+        raise NotImplementedError
+
+    monkeypatch.setattr(selftest, "FAULTS", {"mute": Mute, "buggy": Buggy})
+    monkeypatch.setattr(selftest, "_test", lacks_a_method)
+    assert selftest._verdict(None, "mute") == selftest.SelfTestVerdict("mute", passed=False, detail="it has no self_test")
+    with pytest.raises(NotImplementedError):
+        selftest._verdict(None, "buggy")
