@@ -117,7 +117,7 @@ def test_an_event_has_all_of_its_fields_and_no_other(fields):
 
 def test_an_event_does_not_change():
     made = PacketSpurious(qp=1, psn=2)
-    with pytest.raises(AttributeError, match="PacketSpurious.psn cannot be set"):
+    with pytest.raises(AttributeError, match=r"PacketSpurious\.psn cannot be set"):
         made.psn = 3
     assert made.psn == 2
 

@@ -181,6 +181,8 @@ def test_a_fault_without_a_self_test_is_named_and_a_bug_of_one_is_no_verdict(mon
 
     monkeypatch.setattr(selftest, "FAULTS", {"mute": Mute, "buggy": Buggy})
     monkeypatch.setattr(selftest, "_test", lacks_a_method)
-    assert selftest._verdict(None, "mute") == selftest.SelfTestVerdict("mute", passed=False, detail="it has no self_test")
+    assert selftest._verdict(None, "mute") == selftest.SelfTestVerdict(
+        "mute", passed=False, detail="it has no self_test"
+    )
     with pytest.raises(NotImplementedError):
         selftest._verdict(None, "buggy")

@@ -386,20 +386,27 @@ def _ping() -> None:
     """Do nothing."""
 
 
+@contextlib.contextmanager
+def _no_descriptor_left(client: socket.socket) -> Iterator[None]:
+    """Let this process open nothing more; `client` has been its last descriptor."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(client.fileno())
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
 def test_a_client_for_whom_no_descriptor_is_left_is_disconnected(tmp_path):
     server = Server(tmp_path / "s.sock", {"ping": _ping})
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.closing(server), socket.socket(socket.AF_UNIX) as client, socket.socket(socket.AF_UNIX) as second:
         for each in (client, second):
             each.connect(server.path)
             each.settimeout(60)
-        free = os.dup(client.fileno())
-        os.close(free)
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+        with _no_descriptor_left(client):
             server.service()
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         assert client.recv(1) == b""
         server.service()
         second.send(b'{"id":1,"op":"ping"}\n')
@@ -450,18 +457,12 @@ class TakenAtOnce:
 
 def test_a_server_whose_spare_descriptor_another_thread_takes_goes_on(tmp_path):
     server = Server(tmp_path / "s.sock", {"ping": _ping})
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.closing(server), socket.socket(socket.AF_UNIX) as client:
         client.connect(server.path)
         client.settimeout(60)
         server._spare = spare = TakenAtOnce(server._spare)
-        free = os.dup(client.fileno())
-        os.close(free)
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+        with _no_descriptor_left(client):
             server.service()
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         os.close(spare.taken)
         server.service()
         client.send(b'{"id":1,"op":"ping"}\n')
