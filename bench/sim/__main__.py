@@ -19,6 +19,7 @@ from mrclab.bench.sim.table import SimRow
 from mrclab.bench.sim.turns import OutOfTimeError, Turns
 from mrclab.lab.command import ending
 from mrclab.lab.errors import RunError
+from mrclab.lab.report import template
 from mrclab.lab.scenario.units import parse_size
 
 _SIZES = {
@@ -57,9 +58,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--flows {options.flows}: each host sends at least one; give, for example, {FLOWS}")
     if options.size == 0:
         parser.error("--size 0: a transfer has at least a byte; give, for example, 64KiB")
-    if options.page is not None and not options.page.parent.is_dir():
-        parser.error(f"--page {options.page}: there is no folder {options.page.parent}; make it first")
+    if not options.minutes > 0:
+        parser.error(f"--minutes {options.minutes:g}: give more than 0")
     loads = list(_loads(parser, options))
+    if options.page is not None:
+        template.check_page(options.page)
     with_htsim = not options.alone and htsim.program() is not None
     if not options.alone and not with_htsim:
         sys.stderr.write("uet-htsim is left out: htsim_uec is not on the path\n")

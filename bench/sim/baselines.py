@@ -20,6 +20,7 @@ from mrclab.bench.sim.common import DCQCN_MARK, SimLoad
 from mrclab.bench.sim.turns import Turns
 from mrclab.lab.command import ending
 from mrclab.lab.errors import Refused
+from mrclab.lab.report import template
 from mrclab.lab.report.grid import markdown
 
 PERMUTATION = SimLoad(64, "permutation", 1_000_000)
@@ -171,6 +172,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.seeds < 1:
         parser.error(f"--seeds {options.seeds}: at least one run is needed; give, for example, 5")
+    if options.page:
+        template.check_page(options.page)
     for name in ("htsim_uec", "htsim_roce", "htsim_hpcc"):
         if htsim.program(name) is None:
             raise Refused(f"{name} is not on the path, and there is nothing to compare with; build uet-htsim")

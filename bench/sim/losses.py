@@ -22,6 +22,7 @@ import mrclab
 from mrclab.bench.sim import table
 from mrclab.lab.command import ending
 from mrclab.lab.errors import RunError
+from mrclab.lab.report import template
 from mrclab.lab.report.grid import markdown
 from mrclab.topo.config.nodeconfig import ACK_TIMEOUT_UNIT
 
@@ -130,6 +131,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.seeds < 1:
         parser.error(f"--seeds {options.seeds}: at least one run is needed; give, for example, 5")
+    if options.page:
+        template.check_page(options.page)
     made = text(list(rows(options.seeds)))
     sys.stdout.write(made)
     if options.page:

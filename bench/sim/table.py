@@ -133,10 +133,11 @@ def picture(rows: Sequence[SimRow], path: Path) -> None:
 
 
 def write_section(page: Path, name: str, text: str) -> None:
-    """Replace the text between `<!-- NAME -->` and `<!-- end of NAME -->`."""
+    """Replace the text between `<!-- NAME -->` and `<!-- end of NAME -->`; append it to a page that lacks them."""
     begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
-    before, _, rest = page.read_text(encoding="utf-8").partition(begin)
-    page.write_text(f"{before}{begin}\n{text}\n{end}{rest.partition(end)[2]}", encoding="utf-8")
+    before, _, rest = (page.read_text(encoding="utf-8") if page.exists() else "").partition(begin)
+    below = rest.partition(end)[2] if end in rest else rest
+    page.write_text(f"{before}{begin}\n{text}\n{end}{below}", encoding="utf-8")
 
 
 def figure_text(values: Sequence[float], digits: int) -> str:

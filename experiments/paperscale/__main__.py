@@ -18,7 +18,7 @@ from mrclab.experiments.paper.page import Appendix
 from mrclab.experiments.paperscale import curves, models, table
 from mrclab.lab import console
 from mrclab.lab.command import ending
-from mrclab.lab.report import results
+from mrclab.lab.report import results, template
 from mrclab.lab.run.suite import SuiteEntry
 from mrclab.lab.scenario import scenario
 
@@ -45,6 +45,8 @@ def main(words: Sequence[str] | None = None) -> int:
     options = parser.parse_args(words)
     if options.workers < 1:
         parser.error(f"--workers {options.workers}: at least one process is needed")
+    if options.page:
+        template.check_page(options.page / "README.md")
     directory: Path = options.results
     notify = functools.partial(console.plain, console.standard())
     table.run(table.planned(options.names), directory, notify)

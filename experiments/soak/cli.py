@@ -14,7 +14,7 @@ from mrclab.experiments.soak.run import run_plan
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
 from mrclab.lab.command.options import AsJson, world_option
-from mrclab.lab.errors import Refused
+from mrclab.lab.errors import LabError, Refused
 from mrclab.lab.kinds import WorldName
 from mrclab.lab.scenario.seeds import MAX_SEED, parse
 
@@ -51,7 +51,9 @@ def _failed(seed: int, problems: list[str]) -> list[dict[str, Any]]:
 
 @app.command()
 def soak(
-    seeds: Annotated[str, typer.Option(help="a run with each of these seeds: 1..1000, or 1,2,7")] = "0..99",
+    seeds: Annotated[
+        str | None, typer.Option(help="a run with each of these seeds: 1..1000, or 1,2,7; default: 0..99")
+    ] = None,
     runs: Annotated[int | None, typer.Option(min=1, hidden=True)] = None,  # with --from, for one release
     first: Annotated[int, typer.Option("--from", min=0, max=MAX_SEED, hidden=True)] = 0,
     seed: Annotated[int | None, typer.Option(min=0, max=MAX_SEED, help="this one alone, with its contents")] = None,
@@ -66,10 +68,12 @@ def soak(
     """
     if world == "wire":
         raise Refused("soak needs virtual time: the same seed must give the same run; leave --world out or say sim")
+    if sum(given is not None for given in (seeds, seed, runs)) > 1:
+        raise LabError("--seeds and --seed both say which seeds run; give one of them")
     terminal = err if as_json else out
     if seed is not None:
         raise typer.Exit(_replay(seed, terminal, as_json))
-    numbers = parse(seeds) if runs is None else range(first, first + runs)
+    numbers = parse("0..99" if seeds is None else seeds) if runs is None else range(first, first + runs)
     began = time.monotonic()
     failed: list[dict[str, Any]] = []
     done = 0

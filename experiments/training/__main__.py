@@ -13,6 +13,7 @@ from pathlib import Path
 from mrclab.experiments.training import figures, page, sizes
 from mrclab.lab import console
 from mrclab.lab.command import ending
+from mrclab.lab.report import template
 from mrclab.lab.scenario.seeds import parse as parse_seeds
 
 
@@ -41,6 +42,7 @@ def main(words: Sequence[str] | None = None) -> None:
     for word in only:
         if word not in variants:
             parser.error(f"--only {word}: no run is called so; there are {', '.join(variants)}")
+    template.check_page(options.page)
     notify = functools.partial(console.plain, console.standard())
     for word in names:
         size = by_name[word]

@@ -69,6 +69,8 @@ def compare_worlds(
     Exit status 1: a figure differs between the worlds, and nothing explains it.
     """
     worlds.check_target(target, world or "wire")
+    if written:
+        template.check_page(written)
     terminal = err if as_json else out
     earlier, about = page.load_figures(figures) if figures else ([], None)
     made = earlier

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from mrclab.lab.errors import LabError
 from mrclab.lab.report.summary import Facts
 from mrclab.lab.scenario.units import show_seconds
 
@@ -32,6 +33,18 @@ def fill(template: Path, context: Mapping[str, Any], **filters: Callable[..., st
 def today() -> str:
     """Return the date (UTC), as pages show it."""
     return datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+
+
+def check_page(path: Path) -> None:
+    """Make the folder of a page; LabError where the page cannot be written: before runs of hours, not after them."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        there = path.exists()
+        path.open("ab").close()
+    except OSError as error:
+        raise LabError(f"--page {path}: no page can be written there ({error.strerror}); name another") from None
+    if not there:
+        path.unlink()
 
 
 def inlined(pictures: Mapping[str, Path]) -> list[tuple[str, str]]:

@@ -3,7 +3,7 @@
 import pytest
 
 import mrclab
-from mrclab.bench.sim import losses
+from mrclab.bench.sim import losses, table
 
 PACKETS = 4 * 256  # of 4 MiB
 
@@ -33,3 +33,21 @@ def test_selective_repeat_sends_each_lost_packet_once_more_and_nothing_else():
 def test_the_page_has_a_row_for_each_recovery_and_loss_with_its_interval():
     rows = [losses.LossRow("go_back_n", 0.001, [0.005, 0.006], [0.02, 0.03], losses.Expected(0.0055, 0.029))]
     assert "| go-back-n | 0.10% | 5.500 ± 6.353 | 5.500 | +0.0% | 2.50 ± 6.35 | 2.90 |" in losses.text(rows)
+
+
+@pytest.mark.parametrize("before", [None, "# Head\n", "# Head\n<!-- losses -->\nold\n<!-- end of losses -->\nbelow\n"])
+def test_a_section_is_written_into_a_page_whether_or_not_it_is_there(before, tmp_path):
+    page = tmp_path / "page.md"
+    if before is not None:
+        page.write_text(before, encoding="utf-8")
+    table.write_section(page, "losses", "new")
+    text = page.read_text(encoding="utf-8")
+    head, below = "# Head\n" if before else "", "below\n" if before and "below" in before else ""
+    assert text == f"{head}<!-- losses -->\n\nnew\n<!-- end of losses -->\n{below}"
+
+
+def test_a_section_without_an_end_loses_nothing_of_the_page(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("<!-- losses -->\nby hand\n", encoding="utf-8")
+    table.write_section(page, "losses", "new")
+    assert page.read_text(encoding="utf-8").endswith("<!-- end of losses -->\nby hand\n")

@@ -86,6 +86,8 @@ def test_a_number_of_hosts_may_have_a_traffic_of_its_own(capsys):
         (["--seeds", "0"], "--seeds 0: at least one run is needed; give, for example, 3"),
         (["--size", "0"], "--size 0: a transfer has at least a byte; give, for example, 64KiB"),
         (["--flows", "0"], "--flows 0: each host sends at least one; give, for example, 10"),
+        (["--minutes", "-1"], "--minutes -1: give more than 0"),
+        (["--minutes", "nan"], "--minutes nan: give more than 0"),
     ],
 )
 def test_words_that_mean_nothing_are_refused(words, said, capsys):
@@ -243,9 +245,3 @@ def test_completion_times_are_near_those_of_uet_htsim(traffic, size):
     spec = SimLoad(16, traffic, size)
     here, there = (table.SimRow.of(spec, [cost]) for cost in Turns().once(spec, 1, with_htsim=True))
     assert table.within(here, there), [row.times() for row in (here, there)]
-
-
-def test_a_page_that_could_not_be_written_is_refused_before_anything_runs(tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        command.main(["--hosts", "16", "--alone", "--page", str(tmp_path / "nowhere" / "file")])
-    assert f"there is no folder {tmp_path / 'nowhere'}; make it first" in capsys.readouterr().err

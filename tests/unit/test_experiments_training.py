@@ -9,17 +9,28 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from mrclab.bench.sim import __main__ as benchsim
+from mrclab.bench.sim import baselines, losses
 from mrclab.experiments.campaign import plan, work
 from mrclab.experiments.campaign.journal import Journal
 from mrclab.experiments.paperscale import __main__ as paperscale
 from mrclab.experiments.training import __main__ as training
 from mrclab.experiments.training import branches, figures, page, sizes
+from mrclab.experiments.worlds import cli as worlds_cli
+from mrclab.lab.command.cli import app
 from mrclab.lab.errors import LabError
 from mrclab.lab.faults.kinds.carrier import LinkDown
 from mrclab.lab.measure.intervals import summary
+from mrclab.lab.report import template
 from mrclab.lab.report.plots import style
 from mrclab.lab.scenario import scenario
+
+
+def worlds(words):
+    done = CliRunner().invoke(app, ["worlds", "link-failure", *words])
+    raise done.exception or AssertionError(done.output)
 
 
 def row(variant, seed, average, *, ok=True):
@@ -189,6 +200,39 @@ def test_a_command_without_a_worker_is_refused(main, capsys):
     with pytest.raises(SystemExit):
         main(["--workers", "0"])
     assert "--workers 0: at least one process is needed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["file/page.md", "n" * 300, "folder"])
+@pytest.mark.parametrize(
+    ("main", "words", "runs"),
+    [
+        (training.main, ["--sizes", ""], (figures, "load")),
+        (paperscale.main, [], (paperscale.table, "run")),
+        (benchsim.main, ["--hosts", "16", "--alone"], (benchsim, "run")),
+        (baselines.main, [], (baselines, "rows")),
+        (losses.main, [], (losses, "rows")),
+        (worlds, [], (worlds_cli, "Store")),
+    ],
+)
+def test_a_page_that_could_not_be_written_is_refused_before_anything_runs(
+    main, words, runs, name, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(*runs, lambda *_, **_more: pytest.fail("it began to run"))
+    (tmp_path / "file").touch()
+    place = tmp_path / name / "README.md" if main is paperscale.main else tmp_path / name  # its page is a folder
+    if name == "folder":
+        place.mkdir(parents=True)
+    with pytest.raises(LabError, match=rf"^--page {place}: no page can be written there \(.*\); name another$"):
+        main([*words, "--page", str(tmp_path / name)])
+    assert not (tmp_path / "file").read_bytes()
+
+
+def test_a_page_that_can_be_written_is_left_as_it_was(tmp_path):
+    template.check_page(tmp_path / "new" / "page.md")
+    assert list((tmp_path / "new").iterdir()) == []
+    (tmp_path / "page.md").write_text("as before", encoding="utf-8")
+    template.check_page(tmp_path / "page.md")
+    assert (tmp_path / "page.md").read_text(encoding="utf-8") == "as before"
 
 
 def test_every_size_and_variant_is_a_scenario_of_as_many_ranks_and_steps():

@@ -183,6 +183,13 @@ def test_needless_retransmissions_are_found(monkeypatch):
     assert any("1 retransmissions for 0 losses" in text for text in soak.run_plan(plan))
 
 
+@pytest.mark.parametrize("words", [["--seed", "3", "--seeds", "1,2"], ["--runs", "2", "--seeds", "0..99"]])
+def test_seeds_that_are_given_twice_are_refused(words, monkeypatch):
+    monkeypatch.setattr(soak_cli, "judged", lambda seed: (seed, []))
+    done = CliRunner().invoke(app, ["soak", *words])
+    assert str(done.exception) == "--seeds and --seed both say which seeds run; give one of them"
+
+
 def test_an_interrupted_soak_tells_how_many_held(monkeypatch):
     def judged(number):
         if number == 7:
