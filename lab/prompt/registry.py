@@ -4,6 +4,7 @@ import difflib
 import functools
 import inspect
 import shlex
+import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from mrclab.lab.prompt.session import LabSession
 from mrclab.lab.report.grid import grid
 from mrclab.lab.scenario.files import yamlfile
 from mrclab.lab.traffic.base import TRAFFIC
+from mrclab.topo.errors import TopoError
 from mrclab.topo.model import Fabric, Host, Switch
 
 Action = Callable[..., "Answer"]
@@ -65,7 +67,7 @@ class Command:
         return self.usage.split(maxsplit=1)[0]
 
     def __call__(self, session: LabSession, arguments: Sequence[str]) -> Answer:
-        """Execute it; ValueError with its usage where it takes fewer or more words."""
+        """Execute it; ValueError with its usage where it takes fewer or more words, LabError for a bug of it."""
         if self.action is None:
             raise ValueError(f"{self.name} needs a terminal of its own; type there: {self.elsewhere}")
         try:
@@ -76,6 +78,11 @@ class Command:
             return self.action(session, *arguments)
         except OSError as error:  # of one file; the lab goes on
             raise LabError(f"{plain(error)}; {remedy(error)}") from None
+        except (LabError, TopoError, ValueError):
+            raise
+        except Exception as error:
+            traceback.print_exc()
+            raise LabError(f"{self.name} has a bug, {type(error).__name__}: {error}; the lab stays up") from error
 
 
 COMMANDS: dict[str, Command] = {}

@@ -8,6 +8,7 @@ configurable speed.
 import math
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -203,7 +204,17 @@ class LabSession:
                 try:
                     work()
                 except (LabError, TopoError, OSError) as error:
-                    self.errors.append(plain(error))
+                    self._note(plain(error))
+                except Exception as error:  # a bug, of a plug-in perhaps: time goes on
+                    if self._note(f"{type(error).__name__}: {error}"):
+                        traceback.print_exc()
+
+    def _note(self, error: str) -> bool:
+        """Keep an error for the next `faults`; return False where it waits there already."""
+        if error in self.errors:
+            return False
+        self.errors.append(error)
+        return True
 
     def _pass(self) -> None:
         if self._speed is None:

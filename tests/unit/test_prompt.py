@@ -78,6 +78,29 @@ def test_a_lab_goes_on_where_its_history_cannot_be_written_for_others():
         assert registry.run(session, "faults").data["errors"] == ["No space left on device"]
 
 
+def test_a_bug_of_what_a_lab_does_by_itself_is_told_once_and_time_goes_on(capsys):
+    broken = {}
+
+    with (
+        virtual_world(Fabric(FabricSpec.model_validate(SPEC))) as world,
+        LabSession(world, speed=1.0, observers=[lambda: broken["key"]], threaded=False).open() as session,
+    ):
+        session.step()
+        session.step()
+        assert registry.run(session, "faults").data["errors"] == ["KeyError: 'key'"]
+    assert capsys.readouterr().err.count("Traceback") == 1
+
+
+def test_a_bug_of_a_command_leaves_the_lab_up(session, monkeypatch, capsys):
+    bad = registry.Command("broken", "has a bug", lambda _session: {}["key"])
+    monkeypatch.setitem(registry.COMMANDS, "broken", bad)
+    typed = Prompt(session, Console(file=io.StringIO()), {})
+    assert typed.line("broken")
+    with pytest.raises(LabError, match=r"broken has a bug, KeyError: 'key'; the lab stays up"):
+        typed.script(["broken"])
+    assert 'lambda _session: {}["key"]' in capsys.readouterr().err
+
+
 def test_a_lab_is_closed_where_its_capture_cannot_be_written(monkeypatch):
     closed = []
 
