@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mrclab.lab.command import cli, ending
+from mrclab.lab.command.runs import send
 from mrclab.lab.errors import LabError, exhausted, exhausted_by_log
 from mrclab.lab.report import results
 from mrclab.lab.run import mirror as places
@@ -168,3 +169,16 @@ def test_a_place_that_cannot_be_made_names_what_chose_it(tmp_path, keep, remedy)
     (tmp_path / "file").write_text("")
     with pytest.raises(LabError, match=f"{remedy}$"):
         places.Mirror(None, tmp_path / "file" / "x", keep=keep)
+
+
+def test_a_file_that_grows_while_it_is_sent_is_not_called_damaged(tmp_path, monkeypatch):
+    growing, wait = tmp_path / "growing", send._wait
+    growing.write_bytes(b"first")
+
+    def grown(*arguments):
+        growing.write_bytes(b"first and second")
+        wait(*arguments)
+
+    monkeypatch.setattr(send, "_wait", grown)
+    result = CliRunner().invoke(cli.app, ["send", "h1", "h3", str(growing), "--world", "sim"])
+    assert str(result.exception) == f"{growing} changed while it was sent; send a copy of it"

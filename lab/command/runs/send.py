@@ -99,30 +99,39 @@ def _send(
 ) -> dict[str, Any]:
     """Send, and report the arrival. RunError if it takes too long, fails, or the bytes differ."""
     source, destination = names
-    name, size = f"send-{os.getpid()}", file.stat().st_size
+    name, before = f"send-{os.getpid()}", file.stat()
     sent, received = lab.world.files / source / name, lab.world.files / destination / f"{name}-from-{source}"
     sent.parent.mkdir(parents=True, exist_ok=True)
     sent.symlink_to(file.resolve())
     try:
-        fields = {"kind": "write", "name": name, "from": source, "to": destination, "size": size}
+        fields = {"kind": "write", "name": name, "from": source, "to": destination, "size": before.st_size}
         running = lab.start_traffic(fields)
         try:
             _wait(lab, running, file, progress, timeout)
         finally:
             lab.cut_short(running, "it was given up")
         if output is not None and running.intact:
-            output.write_bytes(received.read_bytes())
-    except OSError as error:
-        raise RunError(f"{file} arrived, but {output} could not be written: {error.strerror}; see --output") from None
+            _keep(received, output, file)
     finally:
         for path in (sent, received):
             path.unlink(missing_ok=True)
     end = running.outcome
     if why := end.get("error"):
         raise RunError(f"{file} did not arrive: {why}")
+    after = file.stat()
+    if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+        raise RunError(f"{file} changed while it was sent; send a copy of it")
     if not running.intact:
         raise RunError(f"{file} arrived damaged: {end['sent_sha256']} was sent, {end['received_sha256']} arrived")
-    return {"bytes": size, "seconds": (running.ended or 0.0) - (running.began or 0.0), "sha256": end["sent_sha256"]}
+    seconds = (running.ended or 0.0) - (running.began or 0.0)
+    return {"bytes": before.st_size, "seconds": seconds, "sha256": end["sent_sha256"]}
+
+
+def _keep(received: Path, output: Path, file: Path) -> None:
+    try:
+        output.write_bytes(received.read_bytes())
+    except OSError as error:
+        raise RunError(f"{file} arrived, but {output} could not be written: {error.strerror}; see --output") from None
 
 
 def _wait(lab: Lab, running: Running, file: Path, progress: Progress, timeout: float) -> None:
