@@ -289,6 +289,32 @@ def test_nothing_moves_when_the_story_changes(browser, site, size, stage):
     page.close()
 
 
+def test_keys_are_of_what_has_the_focus_first_and_of_the_page_only_where_no_dialog_is_open(browser, site):
+    page = browser[0].new_page()
+    page.add_init_script(NO_PYTHON)
+    page.goto(site)
+    page.locator("#fabric .cable").first.wait_for(state="attached")
+    units = page.locator("#units").text_content()
+    page.locator("#keys").click()
+    page.keyboard.press("u")
+    assert page.locator("#units").text_content() == units
+    page.keyboard.press("Escape")
+    page.locator("#help").wait_for(state="hidden", timeout=10_000)
+    for focused in ("#time", "#slowly input"):
+        page.locator(focused).focus()
+        page.keyboard.press("u")
+        assert page.locator("#units").text_content() != units
+        page.keyboard.press("u")
+    page.locator("#slowly input").press(" ")
+    assert not page.locator("#slowly input").is_checked()
+    page.locator("#editor summary").press(" ")
+    page.locator("#scenario").wait_for(timeout=10_000)
+    page.keyboard.press("u")
+    page.locator("#scenario").press("u")
+    assert page.locator("#units").text_content() != units
+    page.close()
+
+
 @pytest.mark.timeout(900)
 def test_lessons_are_graded_in_the_page_a_wrong_answer_refused_and_what_is_done_is_kept(browser, site):
     page, mistakes = opened(browser[0], f"{site}p4.html#2")

@@ -19,6 +19,7 @@ const at = (id) => document.getElementById(id);
 const WINDOW = 600; // frames that the charts show of a lab that goes on; of a finished run they show all
 const MOST = 20000, MOST_TEXT = 40e6; // frames kept of one that goes on, and characters in which they were told
 const LONGEST_LOG = 2000;
+const TYPED = "textarea, select, input:not([type=range], [type=checkbox])", SPACED = "button, summary, [type=checkbox]"; // keep keys, Space
 const BREAK = "Click a cable, switch, NIC port or plane to break it; click two hosts to see their paths.";
 const LOOK = "Click a cable, switch, NIC port or plane to see how it is; click two hosts to see their paths.";
 
@@ -47,6 +48,7 @@ function show(again = false) {
   at("time").max = frames.length - 1;
   at("time").value = cursor;
   at("clock").textContent = `${clock(frame.t)} · ${units.trips(Math.max(frame.t - frames[0].t, 0))}`;
+  at("time").setAttribute("aria-valuetext", at("clock").textContent);
   events();
   story();
   if (frame.run && layout.live) at("title").textContent = `MRC Lab – ${frame.run}`;
@@ -393,9 +395,9 @@ function wire() {
     ArrowLeft: () => seek(cursor - 1), ArrowRight: () => seek(cursor + 1), Home: () => seek(0), End: () => seek(frames.length - 1),
   };
   document.addEventListener("keydown", (event) => {
-    if (/^(TEXTAREA|INPUT|SELECT)$/.test(event.target.tagName) || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.matches(TYPED) || document.querySelector("dialog[open]") || event.ctrlKey || event.metaKey || event.altKey) return;
     const action = keys[event.key] ?? keys[event.key.toLowerCase()];
-    if (action && !(event.key === " " && event.target.tagName === "BUTTON")) { event.preventDefault(); action(); }
+    if (action && !(event.key === " " && event.target.matches(SPACED))) { event.preventDefault(); action(); }
   });
 }
 
