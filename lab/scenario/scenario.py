@@ -260,7 +260,7 @@ def with_values(loaded: Loaded, values: Mapping[str, Any]) -> Loaded:
     label = f"{loaded.source} with {', '.join(f'{path}={_word(value)}' for path, value in values.items())}"
     try:
         given = Variant(name="set", set=dict(values))
-        data, _ = variants.apply(loaded.content.data, given)
+        data, _, _ = variants.apply(loaded.content.data, given)
     except ValidationError as error:
         raise ScenarioError([f"{label}: {yamlfile.message(dict(item), Variant)}" for item in error.errors()]) from None
     except variants.UnknownPath as error:
@@ -383,7 +383,7 @@ def _variant(
     except ValidationError:
         return None, []  # reported with the whole file
     try:
-        data, changed = variants.apply(document.data, variant)
+        data, changed, named = variants.apply(document.data, variant)
     except variants.UnknownPath as error:
         wrong = ("variants", index, error.field, error.path)
         return None, [(wrong, document.at(wrong, str(error)))]
@@ -399,7 +399,6 @@ def _variant(
     titles = " – ".join(text for text in (scenario.title, variant.title or variant.name) if text)
     scenario = scenario.model_copy(update={"name": name, "title": titles})
     content = ScenarioContent({**data, "name": name, "title": titles})
-    named = variants.set_paths(data, variant, changed)
     return Loaded(scenario, fabric, content, document.name, variant.name, named=named), []
 
 

@@ -214,6 +214,28 @@ variants:
     assert [str(run.scenario.expect[0].at_most) for run in (one, two)] == ["50% of line", "60% of line"]
 
 
+TWO_FAULTS = GOOD.replace("expect:", "  - {name: more, kind: link_down, link: h1-p2, at: 60% of file}\nexpect:")
+
+
+@pytest.mark.parametrize(("fields", "left", "named"), [
+    ("set: {transport: null, transport.qps: 4}", 4, {"transport", "transport.qps"}),
+    ("replace: {transport.qps: 4}, set: {transport: {kind: roce}}", 4, {"transport.qps", "transport.kind"}),
+    ("replace: {transport: {qps: 8}}, set: {transport: null}", 1, {"transport"}),
+])  # fmt: skip
+def test_a_part_that_a_variant_gives_stays_where_the_whole_is_removed_or_replaced(fields, left, named):
+    (run,) = loads(f"{GOOD}transport: {{qps: 2}}\nvariants: [{{name: v, {fields}}}]\n").runs
+    assert run.scenario.transport.qps == left
+    assert set(run.named) == named
+
+
+def test_entries_after_one_that_a_variant_removes_keep_what_it_sets():
+    (run,) = loads(TWO_FAULTS + "variants: [{name: v, set: {faults.1: null, faults.2.at: 70% of file}}]\n").runs
+    assert [(fault.name, str(fault.at)) for fault in run.scenario.faults] == [("more", "70% of file")]
+    assert set(run.named) == {"faults.1", "faults.more.at"}
+    text = TWO_FAULTS + "variants: [{name: v, set: {faults.1: null, faults.2.at: 7 weeks}}]\n"
+    assert "variants[1].set.faults.2.at: '7 weeks' is not a time" in mistakes(text)[0]
+
+
 AT_TRUE_SPEED = "{planes: 2, t0s: 2, t1s: 2, hosts_per_t0: 1, link: {rate: 100 Gb/s, delay: 600ns}}"
 
 

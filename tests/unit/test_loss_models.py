@@ -104,6 +104,8 @@ def test_a_population_is_drawn_from_the_seed_and_named_in_the_history():
     ({"share": "1%", "fault": {"kind": "loss", "rate": 2}}, "2 would be 200%"),
     ({"share": "1%", "fault": {"kind": "loss", "rate": 0, "link": "h1-p1"}}, "link is set by the population"),
     ({"fault": {"kind": "loss", "rate": "1%"}}, "either a share"),
+    ({"share": "1%", "fault": {"kind": ["loss"]}}, r"\['loss'\] is not a fault of a cable"),
+    ({"count": 1, "of": "t1-t2", "fault": {"kind": "loss", "rate": "1%"}}, "has no T1–T2 cables"),
 ])  # fmt: skip
 def test_what_no_population_can_be_is_refused(fields, words):
     with pytest.raises(ScenarioError, match=words):

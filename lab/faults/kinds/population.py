@@ -39,9 +39,11 @@ class Population(CompositeFault, LastingFault):
         return given
 
     @model_validator(mode="after")
-    def _one_measure(self) -> "Population":
+    def _one_measure(self, info: ValidationInfo) -> "Population":
         if (self.share is None) == (self.count is None):
             raise ValueError("a population needs either a share (such as 1%) or a count of cables")
+        if (fabric := fabric_of(info)) and not self._cables(fabric):
+            raise ValueError(f"this fabric has no {_CABLES[self.of]}; name another tier in of")
         return self
 
     @override
@@ -70,13 +72,13 @@ class Population(CompositeFault, LastingFault):
 def _check(given: dict[str, Any], fabric: Fabric) -> None:
     """Raise ValueError for what is not a fault of a cable without name, link and times."""
     kind = given.get("kind")
-    if kind not in FAULTS or "link" not in FAULTS[str(kind)].model_fields:
+    if not isinstance(kind, str) or kind not in FAULTS or "link" not in FAULTS[kind].model_fields:
         cables = sorted(each for each in FAULTS.names if "link" in FAULTS[each].model_fields)
         raise ValueError(f"{kind!r} is not a fault of a cable; {sentences.nearest(str(kind), cables)}")
     if wrong := sorted({"name", "link", "at", "until"} & given.keys()):
         raise ValueError(f"{wrong[0]} is set by the population; leave it out")
     try:
         fields = {**given, "name": "one", "link": fabric.links[0].name, "at": Trigger()}
-        FAULTS[str(kind)].model_validate(fields, context={"fabric": fabric})
+        FAULTS[kind].model_validate(fields, context={"fabric": fabric})
     except ValidationError as error:
         raise ValueError(sentences.first(error)) from None

@@ -6,7 +6,7 @@ and so does `set` a whole entry of a list.
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import Field, field_validator
@@ -54,45 +54,51 @@ class UnknownPath(ValueError):  # noqa: N818 - the sentence is the error
 Places = Mapping[tuple[str, str], Place]  # (`set` or `replace`, dotted path) → place in the data
 
 
-def apply(data: Mapping[str, Any], variant: Variant) -> tuple[dict[str, Any], Places]:
+def apply(data: Mapping[str, Any], variant: Variant) -> tuple[dict[str, Any], Places, tuple[str, ...]]:
     """Return a copy of a scenario's data with a variant's values; UnknownPath if a path leads nowhere.
 
     A value for a part of a section overrides one for the whole section, in any order: a YAML merge (`<<`) puts its
-    merged keys last.
+    merged keys last. The third result is the dotted path, as in `leaves`, of every single value that the variant gives.
     """
     changed: dict[str, Any] = copy.deepcopy({key: value for key, value in data.items() if key != "variants"})
-    places = {}
-    for field, values in (("replace", variant.replace), ("set", variant.set)):
-        for path, value in sorted(values.items(), key=lambda item: item[0].count(".")):
-            places[field, path] = _set(changed, path, field, copy.deepcopy(value))
-    gone = {place for (field, path), place in places.items() if getattr(variant, field)[path] is None}
+    fields = (("replace", variant.replace), ("set", variant.set))
+    given = [(field, path, value) for field, values in fields for path, value in values.items()]
+    places: dict[tuple[str, str], Place] = {}
+    for field, path, value in sorted(given, key=lambda item: item[1].count(".")):
+        places[field, path] = _set(changed, path, field, copy.deepcopy(value))
+    gone = {place for place in places.values() if _at(changed, place) is None}
+    named: list[str] = []
+    for field, path, value in given:
+        place = places[field, path]
+        named += [path] if place in gone else leaves(value, ".".join(_names(changed, place)))
     for place in sorted(gone, key=_depth_and_index, reverse=True):
         _remove(changed, place)
-    return changed, places
+        places = {each: _without(place, other) for each, other in places.items()}
+    return changed, places, tuple(named)
 
 
 def _depth_and_index(place: Place) -> tuple[int, int]:
     return len(place), place[-1] if isinstance(place[-1], int) else 0
 
 
+def _at(node: Any, place: Place) -> Any:
+    for part in place:
+        node = node[part]
+    return node
+
+
 def _remove(node: Any, place: Place) -> None:
     """Remove a field or an entry; what is left out has its default."""
-    *parents, last = place
-    for part in parents:
-        node = node[part]
-    del node[last]
+    del _at(node, place[:-1])[place[-1]]
 
 
-def set_paths(data: Mapping[str, Any], variant: Variant, places: Places) -> tuple[str, ...]:
-    """Return the dotted path, as in `leaves`, of every single value that a variant sets."""
-    given = {"set": variant.set, "replace": variant.replace}
-    return tuple(
-        name for (field, path), place in places.items() for name in _leaves_at(data, path, place, given[field][path])
-    )
-
-
-def _leaves_at(data: Any, path: str, place: Place, value: Any) -> Iterable[str]:
-    return [path] if value is None else leaves(value, ".".join(_names(data, place)))
+def _without(gone: Place, place: Place) -> Place:
+    """Return a place once another is removed: later entries of its list move up."""
+    at, number = len(gone) - 1, gone[-1]
+    later = place[at] if place[:at] == gone[:-1] and len(place) > at else None
+    if isinstance(number, int) and isinstance(later, int) and later > number:
+        return (*place[:at], later - 1, *place[at + 1 :])
+    return place
 
 
 def _names(node: Any, place: Place) -> Iterator[str]:
