@@ -19,7 +19,7 @@ from mrclab.lab.measure.intervals import with_range
 from mrclab.lab.report import template
 from mrclab.lab.report.summary import VALID
 from mrclab.lab.scenario.scenario import Loaded
-from mrclab.lab.scenario.units import show_number
+from mrclab.lab.scenario.units import scale_of, show_number
 from mrclab.topo.input import files
 
 _TEMPLATE = Path(__file__).with_name("worlds.md.j2")
@@ -253,7 +253,8 @@ def limit_of(row: Row) -> str:
     if reason is None:
         return ""
     if reason.by is not None:
-        most = f"{_number(reason.by, row)}{_unit(row)}"
+        factor, unit = _scale(row)
+        most = show_number(factor * reason.by, 3) + unit
         return f"{_WORLDS[reason.missing]} has none; {most}" if reason.missing else most
     share = [f"{100 * reason.share:g} % of the wire's"] if reason.share is not None else []
     return ", ".join([*share, f"{reason.spreads:g} × spread"] if reason.spreads is not None else share)
@@ -288,7 +289,8 @@ def side(found: Side | None, row: Row) -> str:
     if found is None:
         return "–"
     ends = (found.least, found.most) if found.seeds > 1 else None
-    return with_range(found.median, ends, lambda value: _number(value, row)) + _unit(row)
+    factor, unit = _scale(row)
+    return with_range(found.median, ends, lambda value: show_number(factor * value, 3)) + unit
 
 
 def both(row: Row) -> str:
@@ -298,18 +300,9 @@ def both(row: Row) -> str:
     return f"{row.name}: {side(row.wire, row)} → {side(row.sim, row)}{outcomes}"
 
 
-def _number(value: float, row: Row) -> str:
-    if row.unit.startswith("of "):
-        return f"{100 * value:.1f}"
-    if row.unit == "s":
-        return show_number(1000 * value)
-    return f"{value:.0f}" if row.kind == "count" else show_number(value, 3)
-
-
-def _unit(row: Row) -> str:
-    if row.unit.startswith("of "):
-        return " %" if row.unit == "of line" else f" % {row.unit}"
-    return {"s": " ms", "RTT": " RTT"}.get(row.unit, "")
+def _scale(row: Row) -> tuple[float, str]:
+    """Return the factor by which both worlds' figures are shown, and the unit behind them."""
+    return scale_of(row.unit, max(side.median for side in (row.wire, row.sim) if side))
 
 
 def difference(row: Row) -> str:

@@ -425,6 +425,22 @@ def test_figures_that_differ_for_one_reason_stand_together_below_it():
     assert "| two – a | 1000 ms | gap: 1000 ms → 2000 ms (+100.0 %) |" in text
 
 
+@pytest.mark.parametrize(
+    ("unit", "value", "shown"),
+    [
+        ("s", 2e-5, "20 (10 … 30) µs"),
+        ("s", 0.02, "20 (10 … 30) ms"),
+        ("of line", 0.97, "97 (48.5 … 146)% of line"),
+        ("of packets", 0.5, "50 (25 … 75)% of packets"),
+        ("packets", 12346.0, "12346 (6173 … 18519) packets"),
+        ("RTT", 2.0, "2 (1 … 3) RTT"),
+    ],
+)
+def test_figures_have_the_units_of_other_pages(unit, value, shown):
+    found = one(value, seeds=3, spread=value / 2)
+    assert page.side(found, comparison.Row("gap", "count", unit, found, found, "within")) == shown
+
+
 def test_a_page_can_be_made_again_of_the_figures_beside_it(run, tmp_path):
     for world in ("sim", "wire"):
         put(run, tmp_path / "results", world, world, goodput=0.9 if world == "sim" else 1.0)
