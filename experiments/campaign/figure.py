@@ -44,14 +44,15 @@ _TICKS = 8  # that fit beside each other below a plot
 @dataclass(frozen=True)
 class PlottedPoint:
     """One point: the value of the field that has a line each, that of the field that has a column each, x, the number
-    of samples, and the figure with its 95 % interval (None of fewer than two seeds).
+    of samples, and the figure (None where so many flows failed that it has no end) with its 95 % interval (None of fewer
+    than two seeds, and where a seed has no figure).
     """
 
     by: str
     column: str
     x: float | str | None  # in the unit of the axis; None: a run without the field
     count: int
-    value: float
+    value: float | None
     low: float | None
     high: float | None
 
@@ -207,11 +208,12 @@ def points_of(
     for line, column, place in sorted(groups, key=lambda key: (lines[key[0]], column_ranks[key[1]], order(key[2]))):
         group = groups[line, column, place]
         count, value = chosen.pooled(group)
-        each = [one for row in group if (one := chosen.pooled([row])[1]) is not None]
-        if value is None or not each:
-            continue
-        spread = summary(each)
-        found.append(PlottedPoint(line, column, place, count, value, spread.low, spread.high))
+        each = [chosen.pooled([row])[1] for row in group if chosen.samples(row)]
+        finite = [one for one in each if one is not None]
+        known = summary(finite) if finite == each and finite else None  # the interval of some seeds would be too narrow
+        if each:
+            ends = (known.low, known.high) if known else (None, None)
+            found.append(PlottedPoint(line, column, place, count, value, *ends))
     return found
 
 
@@ -239,7 +241,7 @@ def _x_text(x: float | str) -> str:
 
 def _shown(one: PlottedPoint) -> str:
     ends = None if one.low is None or one.high is None else (one.low, one.high)
-    return with_range(one.value, ends, show_number)
+    return "–" if one.value is None else with_range(one.value, ends, show_number)
 
 
 def draw(found: Plotted) -> "Figure":
@@ -251,7 +253,8 @@ def draw(found: Plotted) -> "Figure":
     rows = len(found.curves)
     figure = Figure(figsize=(2.2 + 2.6 * len(names), 0.8 + 2.2 * rows), layout="constrained")
     axes = figure.subplots(rows, len(names), sharex=True, sharey="row", squeeze=False)
-    for row, (chosen, some) in enumerate(found.curves):
+    for row, (chosen, points) in enumerate(found.curves):
+        some = [one for one in points if one.value is not None]
         for column, name in enumerate(names):
             axis = axes[row][column]
             for place, line in enumerate(lines):
@@ -282,7 +285,7 @@ _UNDATED: Mapping[str, dict[str, Any]] = {  # metadata with which equal pictures
 
 def _needs_log(points: Sequence[PlottedPoint]) -> bool:
     """Return True if the values are positive and range over more than a factor of five."""
-    values = [one.value for one in points]
+    values = [one.value for one in points if one.value is not None]
     return bool(values) and min(values) > 0 and max(values) > 5 * min(values)
 
 
@@ -298,9 +301,10 @@ def _line(axis: Any, mine: list[PlottedPoint], colour: str, label: str, every: S
     if not mine:
         axis.plot([], [], color=colour, label=label)
         return
-    values = [one.value for one in mine]
-    below = [max(0.0, one.value - one.low) if one.low is not None else 0.0 for one in mine]
-    above = [max(0.0, one.high - one.value) if one.high is not None else 0.0 for one in mine]
+    values = [one.value or 0.0 for one in mine]
+    both = list(zip(values, mine, strict=True))
+    below = [max(0.0, value - one.low) if one.low is not None else 0.0 for value, one in both]
+    above = [max(0.0, one.high - value) if one.high is not None else 0.0 for value, one in both]
     places = _places(axis, [one.x for one in every if one.x is not None])
     at = [places[one.x] for one in mine if one.x is not None]
     axis.errorbar(at, values, [below, above], color=colour, label=label, marker="o", ms=3, capsize=2)

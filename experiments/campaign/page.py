@@ -141,7 +141,7 @@ def _field(
         shown = summary(figures) if figures else None
         groups.append(ValueGroup(value, int(sum(passed)), len(members), shown, _histogram(figures, all_values)))
     share = explained(measured)
-    chance = share is not None and by_chance(share, len(parts), sum(map(len, measured)))
+    chance = share is not None and by_chance(share, sum(map(bool, measured)), sum(map(len, measured)))
     return Sensitivity(field, share, chance, groups)
 
 

@@ -425,6 +425,14 @@ def test_a_field_without_influence_is_told_from_one_with_some():
     assert not page.by_chance(1.0, 2, 4)
 
 
+def test_a_value_without_a_figure_is_no_group_of_the_test_for_chance():
+    rows = [made_up(seed, rate, seed % 4 + 2.5 * rate) for seed in range(4) for rate in (1, 2)]
+    (alone,) = page.summaries(rows, ["rate"])[0].fields
+    assert (round(alone.explained, 2), alone.chance) == (0.56, False)
+    (beside,) = page.summaries([*rows, made_up(1, 3, None)], ["rate"])[0].fields
+    assert (beside.explained, beside.chance) == (alone.explained, alone.chance)
+
+
 def test_runs_without_a_result_stand_before_what_leaves_them_out():
     rows = [
         made_up(seed, rate, 1.0 + seed, "aborted" if rate == 1 else "passed") for seed in range(4) for rate in (1, 2)

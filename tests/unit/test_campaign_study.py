@@ -70,6 +70,28 @@ def test_percentiles_are_pooled_over_seeds(study):
     assert {point.x for point in points if point.by == "roce-1"} == {None}
 
 
+def flows_of(seed, *ended):
+    """A row of a run with a flow for each time at which one ended, in µs; None: it failed."""
+    flows = [["all", 1, 0.0, end and end * 1e-6, end] for end in ended]
+    return {"variant": "", "values": {"f": 1}, "seed": seed, "state": "passed", "verdicts": {}, "flows": flows}
+
+
+@pytest.mark.parametrize(
+    ("seeds", "shown"),
+    [
+        ([(1, 2, 3), (1, 2, 4), (1, 4, 4)], "2 (-0.202 … 5.535)"),
+        ([(1, 2, 3), (1, 2, 4), (1, None, None)], "2"),  # the seeds that are left would be a false interval
+        ([(1, 2, None), (None, None, None)], "–"),
+    ],
+)
+def test_a_seed_whose_flows_failed_is_left_out_of_neither_figure_nor_interval(seeds, shown, tmp_path):
+    rows = [flows_of(seed, *ended) for seed, ended in enumerate(seeds)]
+    points = figure.points_of(rows, figure.measure(rows, "p50"), "f", "variant", "")
+    plotted = figure.Plotted([(figure.measure(rows, "p50"), points)], "", "f", "variant", "", "")
+    assert figure.markdown(plotted).splitlines()[-1] == f"| | 1 | {3 * len(seeds)} | {shown} |".replace("| |", "|  |")
+    figure.draw(plotted).savefig(tmp_path / "figure.png")
+
+
 def test_the_figure_and_its_table(study, tmp_path):
     pytest.importorskip("matplotlib")
     words = ["figure", str(study), "--x", "transport.ev_profile.active_per_plane", "--columns", "faults.lossy.rate"]
