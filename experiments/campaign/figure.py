@@ -44,8 +44,8 @@ _TICKS = 8  # that fit beside each other below a plot
 @dataclass(frozen=True)
 class PlottedPoint:
     """One point: the value of the field that has a line each, that of the field that has a column each, x, the number
-    of samples, and the figure (None where so many flows failed that it has no end) with its 95 % interval (None of fewer
-    than two seeds, and where a seed has no figure).
+    of samples, and the figure (None where it is that of flows that failed) with its 95 % interval (None of fewer than
+    two seeds, and where a seed has no figure).
     """
 
     by: str

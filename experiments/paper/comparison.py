@@ -106,7 +106,7 @@ class Chapter:
         judged = [line.state for line in self.lines if line.row.accept is not None]
         if not self.runs or all(state == "missing" for state in judged):
             return "missing"
-        failed = any(run.state == "failed" for run in self.runs)
+        failed = any(run.state in {"failed", "aborted"} for run in self.runs)
         return "pass" if all(state == "pass" for state in judged) and not failed else "fail"
 
     def count(self, state: str, any_sender: bool) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -111,9 +112,9 @@ def _collective(chapter: Chapter, variant: str) -> compare.Curve:
     figures = [values(other) for other in chapter.runs if other.variant == variant and other.is_valid]
     points = []
     for line_name, size in sizes.items():
-        seconds = sorted(found[f"{line_name}-time"] for found in figures if f"{line_name}-time" in found)
+        seconds = [found[f"{line_name}-time"] for found in figures if f"{line_name}-time" in found]
         if seconds and size:
-            points.append((float(size), size / seconds[len(seconds) // 2] / 1e6))
+            points.append((float(size), size / median(seconds) / 1e6))
     return compare.Curve(variant, [x for x, _ in points], [y for _, y in points])
 
 

@@ -1,7 +1,7 @@
 """`make paper-scale`: the paper's experiments at its own speed, curves beyond it, and one page of both.
 
 Everything runs in virtual time, without root. Finished runs are not repeated: an interruption loses only the
-run in progress. Exit status 1 where a figure differs from the paper's without a reason, or a run was aborted.
+run in progress. Exit status 1 where a figure differs from the paper's without a reason, or a run has no result.
 """
 
 import argparse
@@ -19,8 +19,10 @@ from mrclab.experiments.paperscale import curves, models, table
 from mrclab.lab import console
 from mrclab.lab.command import ending
 from mrclab.lab.report import results, template
+from mrclab.lab.report.summary import VALID
 from mrclab.lab.run.suite import SuiteEntry
 from mrclab.lab.scenario import scenario
+from mrclab.topo.input.sentences import quantity
 
 SHARES = {"one": "1 %", "five": "5 %", "twenty": "20 %"}
 """Variants of the scenario, and the share of links that flap."""
@@ -49,17 +51,22 @@ def main(words: Sequence[str] | None = None) -> int:
         template.check_page(options.page / "README.md")
     directory: Path = options.results
     notify = functools.partial(console.plain, console.standard())
-    table.run(table.planned(options.names), directory, notify)
+    runs = table.planned(options.names)
+    missing = len(runs) - len(table.run(runs, directory, notify))
     table.write(directory)
     place = directory / page.AT_ITS_SPEED.name
     place.mkdir(exist_ok=True)
     sweeps = [] if options.names else curves.sweeps()
     rows = [curves.run(sweep, directory / "curves", options.workers, notify) for sweep in sweeps]
+    missing += sum(row["state"] not in VALID for mine in rows for row in mine)
     made = [curves.appendix(sweep, mine, place) for sweep, mine in zip(sweeps, rows, strict=True)]
     varied: list[page.Appendix] = []
     if not options.names:
-        made.append(appendix(run(directory, notify), place))
-        varied = models.appendices(models.run(directory / "models", models.chosen(), models.SEEDS, notify), place)
+        flapping, points = run(directory, notify), models.chosen()
+        entries = models.run(directory / "models", points, models.SEEDS, notify)
+        missing += len(SHARES) - len(flapping) + len(points) * len(models.SEEDS) - len(entries)
+        made.append(appendix(flapping, place))
+        varied = models.appendices(entries, place)
     written, chapters = page.write(directory, appendices=made, varied=varied)
     if options.page:
         shutil.copytree(place, options.page, dirs_exist_ok=True)
@@ -69,7 +76,9 @@ def main(words: Sequence[str] | None = None) -> int:
               if line.state == "missing" and c.experiment.scenario.startswith(tuple(options.names))]  # fmt: skip
     for text in wrong:
         notify(f"no explanation given: {text}")
-    return 1 if wrong else 0
+    if missing:
+        notify(f"missing on the page: {quantity(missing, 'run')} without a result")
+    return 1 if wrong or missing else 0
 
 
 def run(directory: Path, notify: Callable[[str], None]) -> list[SuiteEntry]:

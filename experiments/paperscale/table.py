@@ -52,8 +52,7 @@ def run(runs: Sequence[Loaded], directory: Path, notify: Callable[[str], None]) 
             notify(f"{number} of {len(runs)}: {loaded.scenario.name}")
             entry = made.run_one(loaded, directory / _RUNS)
             notify(f"{loaded.scenario.name}: {entry.outcome}")
-            if entry.state != "aborted":
-                assert entry.directory is not None
+            if entry.directory is not None and entry.is_valid:
                 place = entry.directory.absolute().relative_to(directory.absolute())
                 known.append({"digest": digest(loaded), "entry": {**asdict(entry), "directory": str(place)}})
     return _entries(known.rows, directory, runs)

@@ -15,6 +15,7 @@ from mrclab.experiments.training.sizes import FEW_EVS, SIZES, JobSize, TrainingR
 from mrclab.lab.measure.intervals import with_half
 from mrclab.lab.report import template
 from mrclab.lab.report.grid import markdown
+from mrclab.lab.scenario.seeds import shown as shown_seeds
 from mrclab.topo.input.sentences import quantity
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def _chapter(size: JobSize, rows: Sequence[TrainingRun]) -> dict[str, Any]:
     return {
         "size": size,
         "seeds": seeds,
+        "shown": shown_seeds(seeds).replace("..", " to ").replace(",", ", "),
         "table": markdown(["", *(TRANSPORTS[name] for name in shown)], lines),
         "command": size.command(f"{shown[0]}-flap", seeds[0]),
         "sources": next(run.sources for run in rows if run.transport == shown[0]),

@@ -29,7 +29,10 @@ SCENARIO = Path(__file__).with_name("jobs.yaml")
 NAMED = "experiments/training/jobs.yaml"
 STEPS = 4
 
-_RESULT_SOURCES = ("controller", "hosts", "sim", "topo", "lab/faults", "lab/run", "lab/traffic", "lab/training")
+_RESULT_SOURCES = (
+    "controller", "events", "hosts", "sim", "topo", "lab/expectations", "lab/faults", "lab/measure", "lab/run",
+    "lab/scenario", "lab/topology", "lab/traffic", "lab/training",
+)  # fmt: skip
 FEW_EVS = {"active_per_plane": 24, "backup_per_plane": 8}
 """EVs of a QP in the largest jobs, half the default, as they use most of the memory."""
 

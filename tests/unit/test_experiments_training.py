@@ -85,6 +85,21 @@ def test_the_page_says_what_was_run_and_what_was_not(tmp_path):
     assert (tmp_path / page.PICTURE).stat().st_size > 1000
 
 
+def test_the_page_names_the_seeds_that_ran_and_no_others(tmp_path):
+    ran = [row(variant, seed, 1e-3) for seed in (1, 2, 7) for variant in ("mrc-calm", "mrc-flap")]
+    page.write(tmp_path / "training.md", {64: of_sources("abc", ran)})
+    assert "Seeds 1 to 2, 7; ms." in (tmp_path / "training.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("folder", ["lab/measure", "lab/expectations", "lab/scenario", "lab/topology", "events", "sim"])
+def test_a_change_of_what_makes_a_figure_makes_another_program(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(sizes, "HOME", tmp_path)
+    (tmp_path / folder).mkdir(parents=True)
+    before = sizes.digest()
+    (tmp_path / folder / "steps.py").write_text("SECONDS = 2\n", encoding="utf-8")
+    assert sizes.digest() != before
+
+
 def test_a_size_of_one_seed_is_in_its_chapter_and_in_no_summary(tmp_path):
     one = of_sources("abc", [found for found in rows() if found["seed"] == 1])
     page.write(tmp_path / "training.md", {64: of_sources("abc", rows()), 32768: one})

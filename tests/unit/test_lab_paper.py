@@ -1,6 +1,7 @@
 """The paper's experiments: that their data fits the scenarios, and how runs are held against it."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -145,6 +146,20 @@ def test_the_picture_shows_the_figure_and_the_range_that_the_page_judges() -> No
     pictures._rows(axes, [line])
     assert axes.patches[0].get_width() == line.figure.mean
     assert tuple(axes.lines[0].get_xdata()) == line.interval
+
+
+def test_a_picture_of_a_collective_has_the_median_of_an_even_number_of_runs(tmp_path: Path, monkeypatch) -> None:
+    size = SimpleNamespace(scenario=SimpleNamespace(traffic=[SimpleNamespace(name="ring", size=4_000_000)]))
+    monkeypatch.setattr(pictures, "_measures", lambda _run: size)
+    both = [Verdict("completion (ring-time)", True, "", "", value=seconds) for seconds in (1.0, 3.0)]
+    entries = [SuiteEntry("e", "mrc", seed, "passed", 0.0, tmp_path, (one,)) for seed, one in enumerate(both, 1)]
+    (chapter,) = compare(entries, [experiment()])
+    assert pictures._collective(chapter, "mrc").y == [2.0]
+
+
+def test_a_chapter_with_a_run_that_was_aborted_did_not_pass() -> None:
+    (chapter,) = compare([*runs(1, 2.5), *runs(2, 2.5, "aborted")], [experiment()])
+    assert chapter.state == "fail"
 
 
 def test_a_chapter_with_a_failed_run_did_not_pass() -> None:

@@ -12,6 +12,7 @@ import pytest
 from mrclab.experiments.campaign import journal, plan
 from mrclab.experiments.paper import page
 from mrclab.experiments.paper.comparison import Chapter
+from mrclab.experiments.paperscale import __main__ as command
 from mrclab.experiments.paperscale import curves, memory, models, table
 from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import Verdict
@@ -193,6 +194,21 @@ def test_runs_that_another_process_adds_to_are_left_alone(tmp_path):
     with table.store(tmp_path).owned(), pytest.raises(LabError, match=r"another process adds runs to .* --results"):
         table.run([], tmp_path, print)
     assert (tmp_path / "entries.jsonl").read_text() == '{"dig'
+
+
+def test_a_run_without_a_result_is_missing_and_the_command_fails(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(table, "run", lambda runs, *_: runs[1:])
+    monkeypatch.setattr(table, "write", lambda *_: None)
+    monkeypatch.setattr(page, "write", lambda *_, **__: (tmp_path / "README.md", []))
+    assert command.main(["e01", "--results", str(tmp_path)]) == 1
+    assert "missing on the page: 1 run without a result" in capsys.readouterr().out
+
+
+def test_a_run_without_a_result_is_no_line_and_done_again(tmp_path, monkeypatch) -> None:
+    entry = SuiteEntry(E08, "ecn", 1, "invalid", 0.0, error="the machine was too slow")
+    monkeypatch.setattr(table.Suite, "run_one", lambda *_: entry)
+    (job,) = (one for one in table.planned(["e08"], (1,)) if one.variant == "ecn")
+    assert table.run([job], tmp_path, print) == []
 
 
 def test_an_experiment_that_there_is_not_is_refused() -> None:
