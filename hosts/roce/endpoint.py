@@ -173,9 +173,11 @@ class RoceEndpoint(rc.Endpoint[RocePort, RoceQueuePair]):
     def send_control(self, port: int, item: ControlItem) -> None:
         """Queue a control packet; a port that is down loses it."""
         entry = self._ports[port]
-        if entry.up:
-            entry.control.append(item)
-            self.on_work()
+        if not entry.up:
+            item()  # an ACK is made, and lost: the next one is queued again
+            return
+        entry.control.append(item)
+        self.on_work()
 
     # --- ports ------------------------------------------------------------------------------------
 
@@ -184,6 +186,9 @@ class RoceEndpoint(rc.Endpoint[RocePort, RoceQueuePair]):
         """QPs stay bound to their port: packets of a port that is down run into the retry timer."""
         if not port.up:
             for item in port.control:
-                item()  # an ACK that waits is made, and lost: the next one is queued again
+                item()  # as in `send_control`
             port.control.clear()
+            for qp in self._qps.values():
+                if qp.known_requestor is not None and qp.port.number == port.number:
+                    qp.known_requestor.on_port_down(now)
         self.on_work()

@@ -38,7 +38,7 @@ class RoceMessage(PostedWrite):
 
     __slots__ = ("start", "successor")
 
-    start: int  # payload bytes posted on the QP before it
+    start: int  # payload bytes before it, those that a reset dropped left out
     successor: RoceMessage | None
 
 
@@ -64,8 +64,9 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
     """Send queue and go-back-N."""
 
     __slots__ = (
-        "_ack_every", "_ack_requested_at", "_cursor", "_limit", "_mtu", "_recovery", "_resending", "_retries",
-        "_sample", "_telemetry", "_timer", "_window", "end", "high", "last_sent", "next", "next_at", "rtt", "una",
+        "_ack_every", "_ack_requested_at", "_cursor", "_dropped", "_limit", "_mtu", "_recovery", "_resending",
+        "_retries", "_sample", "_telemetry", "_timer", "_window", "end", "high", "last_sent", "next", "next_at", "rtt",
+        "una",
     )  # fmt: skip
 
     message_class = RoceMessage
@@ -83,6 +84,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         self._telemetry = type(qp.cc).telemetry
         self._limit = self._window  # packets in flight: of the QP's window, or of a smaller one of congestion control
         self._ack_every = 1 if self._telemetry else s.ack_packets
+        self._dropped = qp.stats.posted_bytes - qp.stats.acked_bytes  # by a reset before
         self.first_psn = 0  # of the wire, set at RTS
         self.una = 0  # oldest seq that is not acknowledged
         self.next = 0  # next seq to send; goes back
@@ -107,7 +109,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         message.first_seq = self.end
         self.end += max(1, -(-message.length // self._mtu))
         message.last_seq = self.end - 1
-        message.start = stats.posted_bytes
+        message.start = stats.posted_bytes - self._dropped
         message.successor = None
         stats.posted_bytes += message.length
         if self.incomplete:
@@ -115,6 +117,8 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         self.incomplete.append(message)
         if self._cursor is None:
             self._cursor = message
+        if not self.qp.port_up():
+            self.on_port_down(now)
 
     # --- sending ----------------------------------------------------------------------------------
 
@@ -153,10 +157,10 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
             self.next = seq + 1
             if last:
                 self._cursor = message.successor
+        if not self._timer.armed or self.high == self.una:
+            self._timer.arm(now + qp.settings.ack_timeout)
         self._count(seq, size, now)
         self._pace(frame.wire_len, now)
-        if not self._timer.armed:
-            self._timer.arm(now + qp.settings.ack_timeout)
         return frame
 
     def _message_of(self, seq: int) -> RoceMessage | None:
@@ -283,7 +287,7 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
             self.next = until
             self._cursor = oldest
         if oldest is None:
-            stats.acked_bytes = stats.posted_bytes
+            stats.acked_bytes = stats.posted_bytes - self._dropped
         else:
             stats.acked_bytes = oldest.start + max(0, until - oldest.first_seq) * self._mtu
         if self.next > until:
@@ -339,7 +343,15 @@ class RoceRequestor(SendHalf[RoceMessage, "RoceQueuePair"]):
         if self._retries > self.qp.settings.retry_count:
             self.qp.fail("RETRY_EXC_ERR", "Retry Counter Exceeded", now)
             return
-        self._go_back("timeout", now)
+        if self.high > self.una:
+            self._go_back("timeout", now)
+        else:
+            self._timer.arm(now + self.qp.settings.ack_timeout)
+
+    def on_port_down(self, now: float) -> None:
+        """Run the retry timer as if the port had sent what waits: it drops all of it."""
+        if self.incomplete and not self._timer.armed:
+            self._timer.arm(now + self.qp.settings.ack_timeout)
 
     def _is_held_back(self) -> bool:
         """Return True if the oldest packet waits to be sent, for the first time or again."""

@@ -388,6 +388,43 @@ def test_a_port_that_returns_in_time_goes_on_where_it_stopped():
     assert one.completions[0].status == "SUCCESS"
 
 
+def test_an_ack_that_a_dead_port_lost_keeps_none_back_once_the_port_returns():
+    sim = Simulation()
+    one = transfer(sim, 400)
+    for at, up in ((0.05, False), (0.08, True)):  # packets that were on their way still arrive
+        sim.at(at, lambda up=up: sim.hosts["h3"].port_event(1, up, sim.now))
+    sim.run(until=30, done=one.done)
+    assert one.completions[0].status == "SUCCESS"
+    assert one.target == one.source
+
+
+@pytest.mark.parametrize("recovery", ["go_back_n", "selective_repeat"])
+@pytest.mark.parametrize("returns", [None, 0.5])
+def test_what_is_posted_on_a_dead_port_runs_into_the_retry_timer(recovery, returns):
+    sim = Simulation(recovery=recovery)
+    one = Transfer(sim, "h1", "h3", 4 * FULL_SIZE, first_psn=0)
+    sim.hosts["h1"].port_event(1, False, 0.0)
+    one.write(0, 4 * FULL_SIZE)
+    if returns is not None:
+        sim.at(returns, lambda: sim.hosts["h1"].port_event(1, True, sim.now))
+    sim.run(until=30, done=one.done)
+    assert one.completions[0].status == ("RETRY_EXC_ERR" if returns is None else "SUCCESS")
+    assert one.stats().timeouts == (8 if returns is None else 1)
+    assert (one.stats().lost_packets, one.stats().retx_packets) == (0, 0)  # none had been sent
+
+
+@pytest.mark.sources
+def test_a_port_that_dies_while_the_rate_limiter_holds_a_packet_back_starts_the_retry_timer():
+    sim = Simulation()
+    one = Transfer(sim, "h1", "h3", 4 * FULL_SIZE, first_psn=0)
+    sim.network = lambda t: [] if t.is_write else [sim.delay(t)]
+    sim.hosts["h1"].verbs.qps[one.qa].cc.rate = lambda _now: 10.0  # a packet in minutes
+    one.write(0, 4 * FULL_SIZE)
+    sim.at(20.0, lambda: sim.hosts["h1"].port_event(1, False, sim.now))
+    sim.run(until=60, done=one.done)
+    assert one.completions[0].status == "RETRY_EXC_ERR"
+
+
 def test_source_ports_differ_between_qps_and_follow_the_seed():
     def sports(seed):
         host = Simulation(seed=seed).hosts["h1"]
@@ -417,6 +454,7 @@ def test_a_reset_qp_can_be_connected_again():
     one = transfer(sim, 100)
     sim.run(until=0.02)
     h1, h3 = sim.hosts["h1"], sim.hosts["h3"]
+    before = one.stats().acked_bytes
     h1.verbs.modify_qp(one.qa, "RESET", sim.now)
     h3.verbs.modify_qp(one.qb, "RESET", sim.now)
     sim.run(until=0.1)
@@ -427,6 +465,7 @@ def test_a_reset_qp_can_be_connected_again():
     one.posted, one.completions = 1, []
     sim.run(done=one.done)
     assert one.target == one.source
+    assert one.stats().acked_bytes == before + 100 * FULL_SIZE  # what the reset dropped was never acknowledged
 
 
 def test_marks_draw_one_cnp_per_interval():
