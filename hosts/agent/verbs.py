@@ -65,17 +65,20 @@ class VerbOperations:
     def poll_cq(self, qp: int | None = None, cq: int | None = None, limit: int = 1024) -> Result:
         """Return and remove completions, oldest first: of one queue, or of the default one, there of one QP or of all.
 
-        A queue that overflowed returns EOVERFLOW once it is empty.
+        A queue that overflowed returns EOVERFLOW once it has none of these.
         """
         if cq is not None:
             return _as_result(self._verbs.poll_cq(cq, limit))
+        overflow = None
         try:
             while found := self._verbs.poll_cq():
                 self._completions.add(found)
-        except VerbsError:
-            if not self._completions:
-                raise
-        return _as_result(self._completions.take(qp, limit))
+        except VerbsError as error:
+            overflow = error
+        taken = self._completions.take(qp, limit)
+        if overflow is not None and not taken:
+            raise overflow
+        return _as_result(taken)
 
     # --- memory -------------------------------------------------------------------------------------------------------
 
@@ -98,6 +101,8 @@ class VerbOperations:
 
     def dereg_mr(self, lkey: int) -> None:
         """Deregister a region; EBUSY while a request uses it."""
+        if lkey not in self._buffers:
+            raise VerbsError("EINVAL", f"no file is registered with key {lkey:#x}")
         self._verbs.dereg_mr(lkey)
         self._memory.unmap(self._buffers.pop(lkey))
 

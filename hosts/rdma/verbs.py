@@ -87,6 +87,7 @@ class Verbs(Generic[Qp]):
 
     def dealloc_pd(self, pd: int) -> None:
         """EBUSY while something uses it."""
+        _check_not_default("protection domain", pd, self.default_pd)
         self.memory.dealloc_pd(pd)
 
     def reg_mr(self, buffer: Any, access: Access = FULL_ACCESS, pd: int | None = None) -> MemoryRegion:
@@ -118,6 +119,7 @@ class Verbs(Generic[Qp]):
 
     def destroy_cq(self, number: int) -> None:
         """EBUSY while a QP uses it."""
+        _check_not_default("completion queue", number, self.default_cq)
         cq = self._cq(number)
         if cq.users:
             raise VerbsError("EBUSY", f"completion queue {number} still serves {cq.users} QPs; destroy them first")
@@ -293,6 +295,8 @@ class Verbs(Generic[Qp]):
         """Post RDMA_WRITE or RDMA_WRITE_WITH_IMM of `length` bytes at `offset` of the region `lkey`."""
         qp = self.qp(number)
         check_request(self.transport, opcode, length, remote_va, imm)
+        if not 0 <= rkey <= 0xFFFFFFFF:
+            raise VerbsError("EINVAL", f"rkey {rkey} does not fit 32 bits")
         region, view = self.memory.local(lkey, offset, length, qp.pd)
         self.post_checked(number, wr_id, opcode, (region,), view, remote_va, rkey, imm, now)
 
@@ -340,12 +344,18 @@ class Verbs(Generic[Qp]):
         responder.post_receive(wr_id)
 
 
+def _check_not_default(title: str, number: int, default: int) -> None:
+    """EBUSY for what calls use that name none."""
+    if number == default:
+        raise VerbsError("EBUSY", f"{title} {number} is this host's default, which stays; destroy one that you made")
+
+
 def _check_limits(names: Collection[str], given: Mapping[str, Any]) -> None:
     """EINVAL for an attribute outside its range."""
     for name in names:
         low, high = _LIMITS[name]
-        if name in given and not low <= given[name] <= high:
-            raise VerbsError("EINVAL", f"{name} {given[name]} is outside {low}…{high}")
+        if name in given and not (isinstance(given[name], int) and low <= given[name] <= high):
+            raise VerbsError("EINVAL", f"invalid {name} {given[name]!r}: expected a whole number of {low}…{high}")
 
 
 def check_request(transport: str, opcode: str, length: int, remote_va: int, imm: int | None) -> None:

@@ -1,9 +1,14 @@
-"""Completions sorted by QP."""
+"""The agent's verbs: completions sorted by QP, and whose regions they are."""
 
 import random
 
-from mrclab.hosts.agent.verbs import UnreadCompletions
+import pytest
+from mrc_sim import Simulation
+
+from mrclab.hosts.agent.verbs import UnreadCompletions, VerbOperations
+from mrclab.hosts.memory.memory import Memory
 from mrclab.hosts.rdma.completion import WorkCompletion
+from mrclab.hosts.rdma.errors import VerbsError
 
 
 def done(wr_id, qp):
@@ -43,3 +48,26 @@ def test_taking_a_few_looks_at_no_others():
     for _ in range(100):
         assert len(kept.take(1, 10)) == 10
     assert Counted.looks <= 2000
+
+
+def test_a_qp_without_completions_learns_that_its_queue_overflowed():
+    sim = Simulation()
+    host = sim.hosts["h1"]
+    operations = VerbOperations(host, sim, Memory(), str)
+    queue = host.verbs._cqs[host.verbs.default_cq]
+    for wr_id in range(queue.depth + 1):
+        queue.push(done(wr_id, 1))
+    with pytest.raises(VerbsError, match="overflowed"):
+        operations.poll_cq(qp=2)
+    assert len(operations.poll_cq(qp=1, limit=9000)["completions"]) == queue.depth
+    with pytest.raises(VerbsError, match="overflowed"):
+        operations.poll_cq(qp=1)
+
+
+def test_a_region_of_a_workload_or_program_is_not_deregistered():
+    sim = Simulation()
+    host = sim.hosts["h1"]
+    region = host.verbs.reg_mr(bytearray(8))
+    with pytest.raises(VerbsError, match="no file is registered"):
+        VerbOperations(host, sim, Memory(), str).dereg_mr(region.lkey)
+    assert host.memory.region(region.lkey) is region

@@ -87,6 +87,12 @@ def test_what_is_in_use_cannot_be_freed(host):
     refused("EINVAL", host.verbs.dealloc_pd, pd)
 
 
+def test_what_calls_use_that_name_none_stays(host):
+    refused("EBUSY", host.verbs.destroy_cq, host.verbs.default_cq)
+    refused("EBUSY", host.verbs.dealloc_pd, host.verbs.default_pd)
+    ready(host)
+
+
 def test_a_deregistered_buffer_can_be_resized_again():
     sim = Simulation()
     transfer = Transfer(sim, "h1", "h3", 10 * FULL_SIZE)
@@ -125,7 +131,10 @@ def test_every_step_that_is_not_in_the_table_is_refused(host, state, target):
         )
 
 
-@pytest.mark.parametrize("attribute", [{"qpn": 1 << 24}, {"psn": -1}, {"mpr": 0}, {"mpr": 256}, {"wimm": 0}])
+@pytest.mark.parametrize(
+    "attribute",
+    [{"qpn": 1 << 24}, {"qpn": "7"}, {"psn": -1}, {"psn": 1.5}, {"psn": None}, {"mpr": 0}, {"mpr": 256}, {"wimm": 0}],
+)
 def test_attributes_outside_their_range_are_refused_by_name(host, attribute):
     qp = host.verbs.create_qp(PEER, 0.0)
     host.verbs.modify_qp(qp, "INIT", 0.0)
@@ -194,6 +203,8 @@ def test_bad_work_requests_are_refused(host):
     refused("EINVAL", host.verbs.post_send, qp, 1, "RDMA_WRITE", region.lkey, -1, 2, 0, 1, None, 0.0)
     refused("EINVAL", host.verbs.post_send, qp, 1, "RDMA_WRITE", 12345, 0, 1, 0, 1, None, 0.0)
     refused("EMSGSIZE", host.verbs.post_send, qp, 1, "RDMA_WRITE", region.lkey, 0, (1 << 31) + 1, 0, 1, None, 0.0)
+    for rkey in (-1, 1 << 32):
+        refused("EINVAL", host.verbs.post_send, qp, 1, "RDMA_WRITE", region.lkey, 0, 1, 0, rkey, None, 0.0)
     refused("EINVAL", host.verbs.post_send, 999, 1, "RDMA_WRITE", region.lkey, 0, 1, 0, 1, None, 0.0)
     other = host.verbs.reg_mr(bytearray(10), pd=host.verbs.alloc_pd())
     refused("EINVAL", host.verbs.post_send, qp, 1, "RDMA_WRITE", other.lkey, 0, 1, 0, 1, None, 0.0)
