@@ -6,8 +6,6 @@ one of them needs attention (epoll(7): an epoll descriptor can itself be watched
 loop calls `service()` again and again.
 """
 
-import contextlib
-import errno
 import logging
 import select
 import socket
@@ -19,6 +17,7 @@ from typing import Any
 from mrclab.rpc.dispatch import Operation, Operations, Subscription, error_response, response
 from mrclab.rpc.errors import RpcError
 from mrclab.rpc.framing import MAX_LINE_BYTES, LineSplitter, decode, encode
+from mrclab.rpc.listener import Listener
 from mrclab.rpc.paths import listen
 
 log = logging.getLogger(__name__)
@@ -86,8 +85,7 @@ class Server:
         self.path = str(path)
         self._operations = Operations(operations)
         self._connections: dict[int, ClientConnection] = {}
-        self._listener = listen(path)
-        self._spare = socket.socket(socket.AF_UNIX)  # its descriptor lets a client be refused when none is left
+        self._listener = Listener(listen(path))
         self._epoll = select.epoll() if hasattr(select, "epoll") else None
         self._poll = self._epoll or select.poll()
         self._poll.register(self._listener, select.POLLIN)
@@ -138,31 +136,13 @@ class Server:
         if self._epoll:
             self._epoll.close()
         self._listener.close()
-        self._spare.close()
         Path(self.path).unlink(missing_ok=True)
 
     def _accept(self) -> None:
-        try:
-            accepted, _ = self._listener.accept()
-        except (BlockingIOError, ConnectionAbortedError):
-            return
-        except OSError as error:
-            if error.errno not in {errno.EMFILE, errno.ENFILE}:
-                raise
-            log.warning("disconnected a client of %s: %s", self.path, error)
-            self._disconnect_next()
-            return
-        accepted.setblocking(False)
-        self._connections[accepted.fileno()] = ClientConnection(accepted)
-        self._poll.register(accepted, select.POLLIN)
-
-    def _disconnect_next(self) -> None:
-        """Accept a client with the spare descriptor and close its connection, so that the listener is not ready."""
-        self._spare.close()
-        with contextlib.suppress(OSError):
-            self._listener.accept()[0].close()
-        with contextlib.suppress(OSError):  # another thread, or process, has taken it
-            self._spare = socket.socket(socket.AF_UNIX)
+        accepted = self._listener.accept()
+        if accepted is not None:
+            self._connections[accepted.fileno()] = ClientConnection(accepted)
+            self._poll.register(accepted, select.POLLIN)
 
     def _receive(self, connection: ClientConnection) -> None:
         try:

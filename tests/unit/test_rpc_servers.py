@@ -387,7 +387,7 @@ def _ping() -> None:
 
 
 @contextlib.contextmanager
-def _no_descriptor_left(client: socket.socket) -> Iterator[None]:
+def no_descriptor_left(client: socket.socket) -> Iterator[None]:
     """Let this process open nothing more; `client` has been its last descriptor."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = os.dup(client.fileno())
@@ -405,7 +405,7 @@ def test_a_client_for_whom_no_descriptor_is_left_is_disconnected(tmp_path):
         for each in (client, second):
             each.connect(server.path)
             each.settimeout(60)
-        with _no_descriptor_left(client):
+        with no_descriptor_left(client):
             server.service()
         assert client.recv(1) == b""
         server.service()
@@ -460,8 +460,8 @@ def test_a_server_whose_spare_descriptor_another_thread_takes_goes_on(tmp_path):
     with contextlib.closing(server), socket.socket(socket.AF_UNIX) as client:
         client.connect(server.path)
         client.settimeout(60)
-        server._spare = spare = TakenAtOnce(server._spare)
-        with _no_descriptor_left(client):
+        server._listener._spare = spare = TakenAtOnce(server._listener._spare)
+        with no_descriptor_left(client):
             server.service()
         os.close(spare.taken)
         server.service()

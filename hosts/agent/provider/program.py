@@ -89,7 +89,8 @@ class ProgramContext:
             if call is not None:
                 return cast(Response, call(numbers, data, descriptors))
             return required(self._control).handle(Op(op), numbers, data, self.is_controller)
-        except (ValueError, IndexError, struct.error) as error:  # too few numbers or bytes, or an unknown operation
+        except (ValueError, IndexError, struct.error, OSError) as error:
+            # too few numbers or bytes, an unknown operation, or a descriptor of another kind
             raise VerbsError("EINVAL", f"malformed call {op}: {error}") from None
 
     # --- the program itself -------------------------------------------------------------------------------------------

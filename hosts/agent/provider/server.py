@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import logging
 import os
@@ -19,6 +18,7 @@ from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.nic.interface import Loop
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.transports import Endpoint
+from mrclab.rpc.listener import Listener
 from mrclab.rpc.paths import check_length
 
 log = logging.getLogger(__name__)
@@ -38,12 +38,13 @@ class Provider:
         self._by_doorbell: dict[int, ProgramContext] = {}
         self._ports = {port.number: True for port in endpoint.config.ports}
         check_length(path)
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
         path.unlink(missing_ok=True)
-        self._socket.bind(str(path))
-        self._socket.listen(64)
+        listening.bind(str(path))
+        listening.listen(64)
+        self._listener = Listener(listening)
         self._poll = select.epoll()
-        self._poll.register(self._socket.fileno(), select.EPOLLIN)
+        self._poll.register(self._listener, select.EPOLLIN)
         endpoint.events.subscriber = self._event
         loop.every(_PORT_INTERVAL_S, self._check_ports)
 
@@ -54,7 +55,7 @@ class Provider:
     def service(self) -> None:
         """Handle the calls of programs that have arrived."""
         for descriptor, _ in self._poll.poll(0):
-            if descriptor == self._socket.fileno():
+            if descriptor == self._listener.fileno():
                 self._accept()
             elif descriptor in self._by_doorbell:
                 self._by_doorbell[descriptor].on_doorbell()
@@ -66,21 +67,28 @@ class Provider:
         for program in list(self._programs.values()):
             self._drop(program)
         self._poll.close()
-        self._socket.close()
+        self._listener.close()
         self._path.unlink(missing_ok=True)
 
     # --- connections --------------------------------------------------------------------------------------------------
 
     def _accept(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            connection, _ = self._socket.accept()
-            connection.setblocking(False)
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * _MAX_MESSAGE)
-            name = self._endpoint.config.host.name
-            self._programs[connection.fileno()] = ProgramContext(
-                connection, self._endpoint, self._control, name, self._loop
-            )
-            self._poll.register(connection.fileno(), select.EPOLLIN)
+        connection = self._listener.accept()
+        if connection is None:
+            return
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * _MAX_MESSAGE)
+        name = self._endpoint.config.host.name
+        self._programs[connection.fileno()] = ProgramContext(
+            connection, self._endpoint, self._control, name, self._loop
+        )
+        self._poll.register(connection.fileno(), select.EPOLLIN)
+
+    def _watch_doorbell(self, program: ProgramContext) -> None:
+        try:
+            self._poll.register(program.doorbell, select.EPOLLIN)
+        except OSError as error:
+            raise VerbsError("EINVAL", f"the doorbell is no eventfd: {error.strerror}") from None
+        self._by_doorbell[program.doorbell] = program
 
     def _serve(self, program: ProgramContext) -> None:
         try:
@@ -92,7 +100,6 @@ class Provider:
         if not data:
             self._drop(program)
             return
-        doorbell = program.doorbell
         try:
             if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC) or len(data) < wire.HEAD.size:
                 raise VerbsError("E2BIG", "a call has one packet and four descriptors at most")
@@ -105,15 +112,14 @@ class Provider:
                 self._probe(program, numbers, data[end:])
                 return
             response = program.handle(op, numbers, data[end:], descriptors)
+            if op == Op.HELLO:
+                self._watch_doorbell(program)
             self._respond(program, 0, response)
         except VerbsError as error:
             self._respond(program, error.errno, ([], str(error).encode()))
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
-        if program.doorbell != doorbell:
-            self._by_doorbell[program.doorbell] = program
-            self._poll.register(program.doorbell, select.EPOLLIN)
 
     def _probe(self, program: ProgramContext, numbers: list[int], data: bytes) -> None:
         """Respond once the probes are done; the program waits on a separate connection."""
