@@ -1,5 +1,6 @@
 /* Completion channels and completion queues. A queue is a ring that the agent fills and the program empties. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #include "lib.h"
@@ -18,7 +19,7 @@ EXPORT int mrc_create_comp_channel(struct mrc_context *mrc, struct mrc_comp_chan
 	channel = calloc(1, sizeof(*channel));
 	if (!channel)
 		return refused(ENOMEM);
-	if (pipe(ends)) {
+	if (pipe2(ends, O_CLOEXEC)) { /* a program that this one starts would keep the agent's end open */
 		error = errno;
 		free(channel);
 		return refused(error);
@@ -172,7 +173,9 @@ static void free_places(struct context *context, const struct wire_cqe *entry)
 		if (qp->number == entry->qp_num) {
 			uint32_t *over = entry->opcode & IBV_WC_RECV ? &qp->receives_over : &qp->sends_over;
 
-			__atomic_store_n(over, entry->over, __ATOMIC_RELAXED);
+			/* a completion of before a reset says less than the reset, which freed all */
+			if ((int32_t)(entry->over - *over) > 0)
+				__atomic_store_n(over, entry->over, __ATOMIC_RELAXED);
 		}
 	pthread_mutex_unlock(&context->lock);
 }

@@ -1,4 +1,5 @@
-/* life ROLE OUT IN: what ends in the middle. writer: posts for ever; wait: until the end of something; threads; fork. */
+/* life ROLE OUT IN: what ends in the middle. writer: posts for ever; wait: until the end of something; threads; fork;
+ * reset: with a completion that waits. */
 #include "common.h"
 
 #include <pthread.h>
@@ -117,6 +118,24 @@ int main(int argc, char **argv)
 		CHECK(wait_wc(end.send).wr_id == 8);
 		CHECK(!post(&end, 0, 1, 9, IBV_SEND_SIGNALED, 1, 0)); /* the parent goes on */
 		CHECK(wait_wc(end.send).status == IBV_WC_SUCCESS);
+	} else if (!strcmp(argv[1], "reset")) {
+		struct ibv_qp_attr v = {.qp_state = IBV_QPS_RESET};
+		struct mrc_cq *cq;
+		void *user;
+
+		CHECK(!mrc_req_notify_cq(end.send, 0));
+		CHECK(!post(&end, 0, 1, 7, IBV_SEND_SIGNALED, 1, 0));
+		CHECK(!mrc_get_cq_event(end.channel, &cq, &user));
+		mrc_ack_cq_events(cq, 1);
+		for (int i = 0; i < 31; i++)
+			CHECK(!post(&end, 0, end.size, i, 0, 0, 0));
+		CHECK(!mrc_modify_qp(end.qp, &v, IBV_QP_STATE, NULL, 0));
+		CHECK(wait_wc(end.send).wr_id == 7); /* of before the reset, which freed all places */
+		to_init(&end);
+		to_rtr(&end, NULL, 0);
+		to_rts(&end, NULL, 0);
+		for (int i = 0; i < 32; i++)
+			CHECK(!post(&end, 0, end.size, i, 0, 0, 0));
 	} else { /* take: receives for all immediates that may come */
 		int wanted = atoi(argv[1]);
 

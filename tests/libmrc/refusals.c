@@ -23,9 +23,10 @@ static void objects(struct end *end)
 	union ibv_gid gid;
 	struct mrc_device_attr attr;
 	uint32_t a, b, c, d;
-	int supported = 0;
+	int supported = 0, descriptor;
 	char *readonly = mmap(NULL, 8192, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
+	CHECK(!mrc_get_comp_channel_fd(end->channel, &descriptor) && fcntl(descriptor, F_GETFD) == FD_CLOEXEC);
 	REFUSED(EINVAL, !mrc_create_context(end->context, &future));
 	REFUSED(EINVAL, !mrc_create_context(end->context, &vendor));
 	REFUSED(EINVAL, !mrc_create_context(NULL, NULL));

@@ -110,6 +110,11 @@ def test_a_child_has_none_of_its_parents_queues_and_its_own_copy_of_the_memory(l
     ground.until(ground.nothing_left)
 
 
+def test_a_completion_of_before_a_reset_takes_back_no_place_of_the_ring(library, ground):
+    assert "reset done" in ends(ground, program("life", library), "reset", "1")[0]
+    ground.until(ground.nothing_left)
+
+
 def _hold_connections(process: "subprocess.Popen[str]") -> list[socket.socket]:
     """Copies of a program's sockets, so that its memory ends before its connections do."""
     pidfd_getfd = 438
