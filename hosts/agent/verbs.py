@@ -7,7 +7,7 @@ name that the headers give for it and one sentence. Without a `pd` or `cq` the h
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from heapq import merge
 from itertools import count, islice
 from typing import Any
@@ -35,6 +35,7 @@ class VerbOperations:
         self._address = address
         self._buffers: dict[int, Buffer] = {}
         self._completions = UnreadCompletions()
+        self._pds, self._cqs = {self._verbs.default_pd}, {self._verbs.default_cq}  # not those of programs
 
     # --- device, protection domains, completion queues ----------------------------------------------------------------
 
@@ -48,19 +49,27 @@ class VerbOperations:
 
     def alloc_pd(self) -> Result:
         """Make a protection domain."""
-        return {"pd": self._verbs.alloc_pd()}
+        pd = self._verbs.alloc_pd()
+        self._pds.add(pd)
+        return {"pd": pd}
 
     def dealloc_pd(self, pd: int) -> None:
         """Remove a protection domain; EBUSY while something uses it."""
+        _check_handle("protection domain", pd, self._pds)
         self._verbs.dealloc_pd(pd)
+        self._pds.remove(pd)
 
     def create_cq(self, depth: int) -> Result:
         """Make a completion queue."""
-        return {"cq": self._verbs.create_cq(depth)}
+        cq = self._verbs.create_cq(depth)
+        self._cqs.add(cq)
+        return {"cq": cq}
 
     def destroy_cq(self, cq: int) -> None:
         """Remove a completion queue; EBUSY while a QP uses it."""
+        _check_handle("completion queue", cq, self._cqs)
         self._verbs.destroy_cq(cq)
+        self._cqs.remove(cq)
 
     def poll_cq(self, qp: int | None = None, cq: int | None = None, limit: int = 1024) -> Result:
         """Return and remove completions, oldest first: of one queue, or of the default one, there of one QP or of all.
@@ -68,6 +77,7 @@ class VerbOperations:
         A queue that overflowed returns EOVERFLOW once it has none of these.
         """
         if cq is not None:
+            _check_handle("completion queue", cq, self._cqs)
             return _as_result(self._verbs.poll_cq(cq, limit))
         overflow = None
         try:
@@ -86,6 +96,7 @@ class VerbOperations:
         self, path: str, length: int | None = None, access: FileAccess = "read", pd: int | None = None
     ) -> Result:
         """Register a file as memory region; with access "write" it is made, and the peer may write to it."""
+        _check_handle("protection domain", pd, self._pds)
         buffer = self._memory.map(path, length, access)
         try:
             region = self._verbs.reg_mr(buffer, FULL_ACCESS if access == "write" else Access(0), pd)
@@ -121,6 +132,9 @@ class VerbOperations:
 
         `profile` names an EV profile of the node config; `attributes` override its transport defaults.
         """
+        _check_handle("protection domain", pd, self._pds)
+        _check_handle("completion queue", send_cq, self._cqs)
+        _check_handle("completion queue", recv_cq, self._cqs)
         chosen = dict(attributes or {}) | ({} if profile is None else {"ev_profile": profile})
         qp = self._verbs.create_qp(self._address(peer), self._loop.now, pd, send_cq, recv_cq, **chosen)
         return {"qp": qp, **self._verbs.local_info(qp)}
@@ -162,6 +176,12 @@ class VerbOperations:
     def post_recv(self, qp: int, wr_id: int) -> None:
         """Post a receive for one RDMA_WRITE_WITH_IMM."""
         self._verbs.post_recv(qp, wr_id, self._loop.now)
+
+
+def _check_handle(title: str, handle: int | None, known: Container[int]) -> None:
+    """EINVAL for a handle that these operations did not give out."""
+    if handle is not None and handle not in known:
+        raise VerbsError("EINVAL", f"there is no {title} {handle}")
 
 
 def _as_result(completions: list[WorkCompletion]) -> Result:

@@ -266,12 +266,17 @@ class Verbs(Generic[Qp]):
         """State, attributes and counters of a QP."""
         return {**self.local_info(number), **self.qp(number).query()}
 
-    def destroy_qp(self, number: int, now: float) -> None:
-        """End a QP; outstanding work is dropped without completion."""
+    def release_qpn(self, number: int) -> None:
+        """Allow another QP to get a number that was reserved."""
+        self._drawn_qpns.pop(number, None)
+
+    def destroy_qp(self, number: int, now: float, keep_qpn: bool = False) -> None:
+        """End a QP; outstanding work is dropped without completion. With `keep_qpn` its number stays reserved."""
         qp = self.qp(number)
         qp.close(now)
         del self.qps[number]
-        self._drawn_qpns.pop(number, None)
+        if not keep_qpn:
+            self.release_qpn(number)
         self.memory.use_pd(qp.pd, -1)
         qp.send_cq.users -= 1
         qp.recv_cq.users -= 1

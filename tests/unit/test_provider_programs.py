@@ -2,7 +2,10 @@
 
 import errno
 import fcntl
+import ipaddress
+import mmap
 import os
+import random
 import socket
 import tempfile
 
@@ -11,7 +14,11 @@ from test_rpc_servers import no_descriptor_left
 from verbs_ground import Ground
 
 from mrclab.hosts.agent.provider import wire
-from mrclab.hosts.agent.provider.wire import Op
+from mrclab.hosts.agent.provider.qp import NUMBERS
+from mrclab.hosts.agent.provider.wire import IbvQpState, Op, V
+from mrclab.hosts.agent.verbs import VerbOperations
+from mrclab.hosts.memory.memory import Memory
+from mrclab.hosts.rdma.errors import VerbsError
 
 
 @pytest.fixture
@@ -50,6 +57,33 @@ class Raw:
     def hello(self, doorbell: int | None = None) -> tuple[int, list[int]]:
         """Introduce the program."""
         return self.call(Op.HELLO, wire.VERSION, descriptors=hello_descriptors(doorbell))
+
+    def make(self, entries: int = 8) -> int:
+        """Introduce the program, make a domain, a completion queue and a QP; return the QP's number."""
+        assert self.hello()[0] == 0
+        _, (self.pd,) = self.call(Op.ALLOC_PD)
+        size = wire.CQ_ENTRIES + entries * wire.CQE.size
+        _, (self.cq,) = self.call(Op.CREATE_CQ, entries, 0, descriptors=(shared(size),))
+        return self.make_qp()
+
+    def make_qp(self) -> int:
+        """Make another QP; return its number."""
+        descriptor = shared(wire.QP_SLOTS + 4 * (wire.SEND.size + wire.RECV.size))
+        self.rings = mmap.mmap(descriptor, 0)
+        _, (number,) = self.call(Op.CREATE_QP, self.pd, self.cq, self.cq, 4, 4, 1, descriptors=(descriptor,))
+        return number
+
+    def modify(self, number: int, state: IbvQpState, mask: V = V(0), **attributes: int) -> None:
+        """Take a step of the state machine, towards h3."""
+        numbers = dict.fromkeys(NUMBERS, 0) | {"qp": number, "vmask": V.STATE | mask, "state": state} | attributes
+        peer = ipaddress.IPv6Address(self.ground.simulation.configs["h3"].host.address).packed
+        error, _ = self.call(Op.MODIFY_QP, *numbers.values(), data=peer if mask & V.AV else b"")
+        assert error == 0
+
+    def to_rtr(self, number: int) -> None:
+        """From RESET to RTR."""
+        self.modify(number, IbvQpState.INIT)
+        self.modify(number, IbvQpState.RTR, V.AV | V.PATH_MTU | V.DEST_QPN | V.RQ_PSN, path_mtu=3)
 
 
 def hello_descriptors(doorbell: int | None = None) -> tuple[int, ...]:
@@ -92,3 +126,62 @@ def test_a_program_for_which_no_descriptor_is_left_is_disconnected(ground):
         ground.providers["h1"].service()
     assert one.connection.recv(1) == b""
     assert Raw(ground).hello()[0] == 0
+
+
+class Drawn(random.SystemRandom):
+    """Secrets that repeat themselves."""
+
+    def __init__(self, numbers: list[int]) -> None:
+        super().__init__()
+        self.numbers = numbers
+
+    def getrandbits(self, _bits: int) -> int:
+        return self.numbers.pop(0)
+
+
+def test_a_qp_that_was_reset_keeps_its_number_and_a_destroyed_one_gives_it_back(ground):
+    verbs = ground.simulation.hosts["h1"].verbs
+    verbs._secrets = Drawn([0x500, 0x500, 0x600])
+    program = Raw(ground)
+    one = program.make()
+    program.to_rtr(one)
+    program.modify(one, IbvQpState.RESET)
+    assert (one, program.make_qp()) == (0x500, 0x600)
+    for number in (one, 0x600):  # the second one was never connected
+        assert program.call(Op.DESTROY_QP, number)[0] == 0
+    assert not verbs._drawn_qpns
+
+
+def test_a_queue_that_overflows_with_flushed_requests_reports_it(ground):
+    program = Raw(ground)
+    number = program.make(entries=1)
+    program.modify(number, IbvQpState.INIT)
+    program.rings[4:8] = (2).to_bytes(4, "little")  # two receives
+    program.modify(number, IbvQpState.ERR)
+    events = [record["event"] for record in ground.simulation.records if record["kind"] == "async"]
+    assert events == ["CQ_ERR"]
+
+
+def test_operations_of_the_agent_use_no_queue_or_domain_of_a_program(ground):
+    program = Raw(ground)
+    program.make()
+    host = ground.simulation.hosts["h1"]
+    operations = VerbOperations(host, ground.loops["h1"], Memory(), str)
+    (queue,) = (number for number in host.verbs._cqs if number != host.verbs.default_cq)
+    peer = ground.simulation.configs["h3"].host.address
+    for refused in (
+        lambda: operations.create_qp(peer, send_cq=queue),
+        lambda: operations.create_qp(peer, recv_cq=queue),
+        lambda: operations.create_qp(peer, pd=program.pd),
+        lambda: operations.reg_mr("none", pd=program.pd),
+        lambda: operations.poll_cq(cq=queue),
+        lambda: operations.destroy_cq(queue),
+        lambda: operations.dealloc_pd(program.pd),
+    ):
+        with pytest.raises(VerbsError, match="there is no"):
+            refused()
+    own = operations.create_cq(4)["cq"]
+    assert operations.poll_cq(cq=own) == {"completions": []}
+    operations.destroy_cq(own)
+    program.connection.close()
+    ground.until(ground.nothing_left)

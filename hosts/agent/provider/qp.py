@@ -258,7 +258,7 @@ class ProgramQp:
 
     def _destroy_qp(self) -> None:
         if self.made and self.number in self._verbs.qps:  # other operations of the agent can destroy it, too
-            self._verbs.destroy_qp(self.number, self._loop.now)
+            self._verbs.destroy_qp(self.number, self._loop.now, keep_qpn=True)
         self.made = False
 
     def query(self) -> tuple[list[int], bytes]:
@@ -281,6 +281,7 @@ class ProgramQp:
     def destroy(self) -> None:
         """Destroy the QP with everything outstanding."""
         self._destroy_qp()
+        self._verbs.release_qpn(self.number)
         self._destroyed = True
         self.rings.close()
 
@@ -309,7 +310,7 @@ class ProgramQp:
         if self.state is IbvQpState.ERR and not self.made:
             wr_id = self.rings.take_receive()
             entry = self._entry(wr_id, "WR_FLUSH_ERR", wire.WC_RECV_WITH_IMM, self.rings.receives.count_finished())
-            self._recv.put(entry, solicited=True)
+            self._add(self._recv, entry)
             return True
         if not self.made:
             return False
@@ -398,7 +399,13 @@ class ProgramQp:
 
     def _put(self, wr_id: int, status: str) -> None:
         """Complete a request that was never posted to the transport."""
-        self._send.put(self._entry(wr_id, status, wire.WC_WRITE, self.rings.sends.count_finished()), solicited=True)
+        self._add(self._send, self._entry(wr_id, status, wire.WC_WRITE, self.rings.sends.count_finished()))
+
+    def _add(self, queue: SharedQueue, entry: bytes) -> None:
+        """Add an entry to a queue; report a queue that overflows."""
+        known = queue.overflowed
+        if not queue.put(entry, solicited=True) and not known:
+            self._endpoint.events.report({"event": "CQ_ERR", "cq": queue.number, "qp": self.number})
 
     def _entry(
         self, wr_id: int, status: str, opcode: int, finished: int, length: int = 0, imm: bytes | None = None
