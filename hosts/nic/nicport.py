@@ -104,9 +104,10 @@ class SocketPort:
             # The frame is lost as on a dead link; the transport's loss recovery detects that.
             self.tx_errors += 1
             log.debug("%s: frame lost: %s", self.config.name, error)
+        else:
+            self.tx_packets += 1
+            self.tx_bytes += frame.wire_len
         self.pacer.sent(now, frame.wire_len)
-        self.tx_packets += 1
-        self.tx_bytes += frame.wire_len
         return True
 
     def next_queued(self) -> Frame | None:

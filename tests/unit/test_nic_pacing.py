@@ -3,8 +3,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mrc_sim import node_config
 
+from mrclab.hosts.nic import nicport
 from mrclab.hosts.nic.nicport import Pacer
+from mrclab.hosts.rdma.packets.path import WireFrame
 
 FRAME = 4000
 
@@ -100,3 +103,26 @@ def test_whatever_the_wake_ups_the_rate_is_neither_lost_nor_exceeded(gaps):
 def test_a_link_that_carries_nothing_is_refused(rate, size):
     with pytest.raises(ValueError, match="carries nothing"):
         Pacer(rate, size)
+
+
+class FailingSocket:
+    """The socket of an interface that is down."""
+
+    def __init__(self, *_: object) -> None:
+        self.truncated = 0
+
+    def sendmsg(self, _parts: object) -> int:
+        raise OSError(100, "Network is down")
+
+    def count_drops(self) -> int:
+        return 0
+
+
+def test_a_frame_that_the_kernel_failed_to_send_takes_its_link_time_and_is_not_counted_as_sent(monkeypatch):
+    monkeypatch.setattr(nicport, "PacketSocket", FailingSocket)
+    config = node_config(1)
+    port = nicport.SocketPort(config.ports[0], config)
+    assert port.send(WireFrame(b"", None, b"", FRAME), 1.0)
+    assert port.pacer.free_at > 1.0
+    counters = port.counters()
+    assert (counters.tx_packets, counters.tx_bytes, counters.tx_errors) == (0, 0, 1)
