@@ -137,7 +137,9 @@ class RoceEndpoint(rc.Endpoint[RocePort, RoceQueuePair]):
             else:
                 if len(ready) > 1:
                     ready.rotate(-1)
-                return requestor.frame(now)
+                frame = requestor.frame(now)
+                if frame is not None:  # else its memory is gone, and the QP in error
+                    return frame
         return None
 
     def _hold(self, entry: RocePort, qp: RoceQueuePair) -> None:

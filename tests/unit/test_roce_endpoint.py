@@ -435,6 +435,16 @@ def test_source_ports_differ_between_qps_and_follow_the_seed():
     assert all(0xC000 <= sport <= 0xFFFF for sport in sports(1))
 
 
+def test_a_qp_whose_memory_is_gone_stops_no_other():
+    sim = Simulation()
+    gone, one = transfer(sim, 4), transfer(sim, 4)
+    gone.local.lose("data.bin")
+    one.posted = 2  # the completions of both are in one queue
+    sim.run(until=10, done=one.done)
+    by_qp = {done.qp: done.status for done in one.completions}
+    assert by_qp == {gone.qa: "LOC_PROT_ERR", one.qa: "SUCCESS"}
+
+
 def test_nothing_is_left_of_a_destroyed_qp():
     sim = Simulation()
     one = transfer(sim, 400)
