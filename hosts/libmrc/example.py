@@ -7,6 +7,7 @@ import json
 import socket
 import sys
 import time
+from typing import TextIO
 
 from mrclab.hosts.libmrc.mrc import CQ, MR, PD, QP, Address, Context
 
@@ -23,6 +24,13 @@ def _connected(server: str, port: int) -> socket.socket:
             if time.monotonic() > until:
                 raise
             time.sleep(0.1)
+
+
+def _line(lines: TextIO) -> str:
+    """The next line of the other side."""
+    if line := lines.readline():
+        return line
+    raise ConnectionError("the other side has ended")
 
 
 def main() -> None:
@@ -49,12 +57,12 @@ def run(role: str, port: int, server: str) -> None:
         with talk.makefile("rw") as lines:
             lines.write(json.dumps([qp.address.as_dict(), mr.addr, mr.rkey]) + "\n")
             lines.flush()
-            peer, addr, rkey = json.loads(lines.readline())
+            peer, addr, rkey = json.loads(_line(lines))
             qp.connect(Address(**peer), 1024)
             qp.receive() if role == "listen" else mr.buf.__setitem__(slice(5), b"hello")
             lines.write("ready\n")
             lines.flush()
-            lines.readline()
+            _line(lines)
             if role == "connect":
                 qp.write(mr, addr, rkey, imm=42)
             done = next(cq.wait())

@@ -12,7 +12,6 @@ import ipaddress
 import os
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from ctypes import POINTER, Structure, Union, c_char_p, c_int, c_size_t, c_uint, c_uint8, c_uint16, c_uint32, c_uint64
 from ctypes import c_void_p as void_p
 from dataclasses import asdict, dataclass
@@ -119,7 +118,8 @@ RESULTS = {
 _CHECKED: Final = (
     "ibv_open_device", "ibv_query_gid", "ibv_query_port", "ibv_alloc_pd", "ibv_reg_mr", "mrc_create_context",
     "mrc_create_comp_channel", "mrc_get_comp_channel_fd", "mrc_get_cq_event", "mrc_req_notify_cq", "mrc_create_cq",
-    "mrc_create_qp", "mrc_modify_qp", "mrc_post_send", "mrc_post_recv",
+    "mrc_create_qp", "mrc_modify_qp", "mrc_post_send", "mrc_post_recv", "ibv_dealloc_pd", "ibv_dereg_mr",
+    "mrc_destroy_comp_channel", "mrc_destroy_cq", "mrc_destroy_qp",
 )  # fmt: skip
 """Calls that give an object, or 0, unless they are refused."""
 
@@ -174,21 +174,26 @@ class Completion:
 
 
 class _Closing:
-    """Something to be closed once."""
+    """Something to be closed."""
 
     def __init__(self, owner: Context | None, close: Callable[[], object]) -> None:
-        self._stack = ExitStack()
-        self._stack.callback(close)
+        self._close: Callable[[], object] | None = close
+        self._parts: list[_Closing] = []
         if owner is not None:
             owner.closes(self)
 
     def closes(self, other: _Closing) -> None:
         """Close another object before this one is closed."""
-        self._stack.callback(other.close)
+        self._parts.append(other)
 
     def close(self) -> None:
-        """Free it; objects that use it must be closed before."""
-        self._stack.close()
+        """Free it, once; OSError if objects that use it are not closed yet."""
+        while self._parts:
+            self._parts[-1].close()
+            self._parts.pop()
+        if self._close is not None:
+            self._close()
+            self._close = None
 
     def __enter__(self) -> Any:
         return self
@@ -203,10 +208,13 @@ class Context(_Closing):
     def __init__(self, name: str | None = None) -> None:
         lib = _lib()
         self._open(name)
-        super().__init__(None, lambda: lib.ibv_close_device(self.ibv))
         attr = ContextAttr(API_VERSION, 0)
-        self.mrc = lib.mrc_create_context(self.ibv, ctypes.byref(attr))
-        self._stack.callback(lambda: lib.mrc_destroy_context(self.mrc))
+        try:
+            self.mrc = lib.mrc_create_context(self.ibv, ctypes.byref(attr))
+        except OSError:
+            lib.ibv_close_device(self.ibv)
+            raise
+        super().__init__(None, lambda: (lib.mrc_destroy_context(self.mrc), lib.ibv_close_device(self.ibv)))
 
     def _open(self, name: str | None) -> None:
         lib, count = _lib(), ctypes.c_int()

@@ -1,6 +1,7 @@
 """The MRC interface in Python: its structs are those of the C headers, and its example runs."""
 
 import ctypes
+import select
 import socket
 import subprocess
 import sys
@@ -69,6 +70,48 @@ def test_the_example_says_in_a_sentence_what_it_lacks(ground, words, said):
     assert done.returncode != 0
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+_CLOSING = """
+from mrclab.hosts.libmrc.mrc import CQ, MR, PD, QP, Context
+
+with Context() as context:
+    pd = PD(context)
+    cq, mr = CQ(context, 4), MR(pd, 8)
+    qp = QP(pd, cq)
+    for busy in (cq, pd):
+        try:
+            busy.close()
+        except OSError as error:
+            print(error)
+    for one in (qp, mr, cq, pd, pd):
+        one.close()
+    print("closed")
+"""
+
+
+def test_closing_what_is_in_use_is_refused_and_can_be_repeated(ground):
+    (said,) = ground.run(ground.start("h1", Path(sys.executable), "-c", _CLOSING))
+    assert [line for line in said.splitlines() if not line.startswith("lib_mrc:")] == [
+        "[Errno 16] destroy_cq: Device or resource busy",
+        "[Errno 16] dealloc_pd: Device or resource busy",
+        "closed",
+    ]
+    ground.until(ground.nothing_left)
+
+
+def test_the_example_ends_in_a_sentence_where_the_other_side_has_ended(ground):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        words = ("-m", "mrclab.hosts.libmrc.example", "connect", port, "127.0.0.1")
+        caller = ground.start("h1", Path(sys.executable), *words)
+        ground.until(lambda: select.select([server], [], [], 0)[0])
+        other, _ = server.accept()
+        other.shutdown(socket.SHUT_WR)
+        ground.until(lambda: caller.poll() is not None)
+    assert caller.communicate()[0] == "connect: the other side has ended\n"
+    other.close()
+    assert caller.returncode == 1
 
 
 def _listens(port: int) -> bool:
