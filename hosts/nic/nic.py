@@ -195,13 +195,12 @@ class Nic:
             due.append(deadline)
         self._add_sends(due, now)
         line = self.delay_line
-        if line.link_delay > 0:
-            arrival = line.next_due()
-            if arrival is not None:
-                due.append(arrival)
-            if now - self._last_moved < BUSY_FOR_S:
-                # frames that arrive from now on are due a delay later, so their arrival needs no wake-up
-                due.append(self._polled_at + self._unseen)
+        arrival = line.next_due()
+        if arrival is not None:
+            due.append(arrival)
+        if line.link_delay > 0 and now - self._last_moved < BUSY_FOR_S:
+            # frames that arrive from now on are due a delay later, so their arrival needs no wake-up
+            due.append(self._polled_at + self._unseen)
         if not due:
             return _FOREVER
         limit = min(due) + self._slack
@@ -258,7 +257,7 @@ class Nic:
         for port in self.ports:
             if port.socket.waiting():
                 moved += self._receive(port)
-        if self.delay_line.link_delay > 0:
+        if self.delay_line:
             moved += self._deliver_due()
         now = self._advance(time.monotonic())
         deadline = self._transport.next_deadline()

@@ -190,6 +190,15 @@ def test_frames_wait_for_the_delay_of_the_links_they_crossed(make_bench):
         assert before + links * 0.01 - 1e-4 <= now <= after + links * 0.01 + 1e-4
 
 
+def test_frames_that_wait_are_delivered_although_links_lose_their_delay(make_bench):
+    bench = make_bench(delay=0.01)
+    bench.nic.delay_line.put(1, ipv6_frame(b""), 64, bench.nic.now)
+    bench.config.link = bench.config.link._replace(delay=0.0)
+    bench.nic.configure(bench.config)
+    bench.run_until(lambda: bench.endpoint.received)
+    assert bench.nic.load()["delayed_frames"] == 0
+
+
 def test_a_late_loop_does_not_add_to_the_delay(make_bench):
     bench = make_bench(delay=0.01)
     bench.peers[0].send(ipv6_frame(b"", 64))
