@@ -8,7 +8,7 @@ import socket
 log = logging.getLogger(__name__)
 
 
-class Listener:
+class ListeningSocket:
     """Accepts the clients of a listening socket, which does not block."""
 
     def __init__(self, listening: socket.socket) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from mrclab.rpc.dispatch import Operation, Operations, Subscription, error_response, response
 from mrclab.rpc.errors import RpcError
 from mrclab.rpc.framing import MAX_LINE_BYTES, LineSplitter, decode, encode
-from mrclab.rpc.listener import Listener
+from mrclab.rpc.listener import ListeningSocket
 from mrclab.rpc.paths import listen
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class Server:
         self.path = str(path)
         self._operations = Operations(operations)
         self._connections: dict[int, ClientConnection] = {}
-        self._listener = Listener(listen(path))
+        self._listener = ListeningSocket(listen(path))
         self._epoll = select.epoll() if hasattr(select, "epoll") else None
         self._poll = self._epoll or select.poll()
         self._poll.register(self._listener, select.POLLIN)

@@ -42,7 +42,7 @@ def qp_settings(config: NodeConfig, template: Template, **overrides: Any) -> Roc
 
     QPs with equal ones share one object, unless an override has many values.
     """
-    if not overrides.keys() <= _SHARED_OVERRIDES:
+    if not overrides.keys() <= _SHARED_OVERRIDES or any(isinstance(v, (list, dict)) for v in overrides.values()):
         return _build(config, template, overrides)
     own = tuple(sorted([(name, type(value), value) for name, value in overrides.items()]))
     rest = config.path_mtu, config.link.rate_pps, template.base_rtt, *own

@@ -73,11 +73,11 @@ class Raw:
         _, (number,) = self.call(Op.CREATE_QP, self.pd, self.cq, self.cq, 4, 4, 1, descriptors=(descriptor,))
         return number
 
-    def modify(self, number: int, state: IbvQpState, mask: int = 0, **attributes: int) -> None:
+    def modify(self, number: int, state: IbvQpState, vmask: int = 0, **attributes: int) -> None:
         """Take a step of the state machine, towards h3."""
-        numbers = dict.fromkeys(NUMBERS, 0) | {"qp": number, "vmask": V.STATE | mask, "state": state} | attributes
+        numbers = dict.fromkeys(NUMBERS, 0) | {"qp": number, "vmask": V.STATE | vmask, "state": state} | attributes
         peer = ipaddress.IPv6Address(self.ground.simulation.configs["h3"].host.address).packed
-        error, _ = self.call(Op.MODIFY_QP, *numbers.values(), data=peer if mask & V.AV else b"")
+        error, _ = self.call(Op.MODIFY_QP, *numbers.values(), data=peer if vmask & V.AV else b"")
         assert error == 0
 
     def to_rtr(self, number: int) -> None:

@@ -520,6 +520,7 @@ def test_a_limited_qp_is_paced_and_leaves_the_port_to_others():
     ({"udp_sport": 80}, "EINVAL", "outside"),
     ({"retry_count": 8}, "EINVAL", "retry_count 8: this must be at most 7"),
     ({"retry_count": "many"}, "EINVAL", "retry_count 'many': a whole number is expected here"),
+    ({"retry_count": [1]}, "EINVAL", r"retry_count \[1\]: a whole number is expected here"),
     ({"sack_gen_threshold": 1}, "EINVAL", "no attribute 'sack_gen_threshold'"),
 ])  # fmt: skip
 def test_attributes_that_make_no_sense_are_refused(attributes, code, words):

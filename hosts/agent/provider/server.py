@@ -18,7 +18,7 @@ from mrclab.hosts.mrc.endpoint import MrcEndpoint
 from mrclab.hosts.nic.interface import Loop
 from mrclab.hosts.rdma.errors import VerbsError
 from mrclab.hosts.transports import Endpoint
-from mrclab.rpc.listener import Listener
+from mrclab.rpc.listener import ListeningSocket
 from mrclab.rpc.paths import check_length
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class Provider:
         path.unlink(missing_ok=True)
         listening.bind(str(path))
         listening.listen(64)
-        self._listener = Listener(listening)
+        self._listener = ListeningSocket(listening)
         self._poll = select.epoll()
         self._poll.register(self._listener, select.EPOLLIN)
         endpoint.events.subscriber = self._event
