@@ -29,8 +29,8 @@ class SimNicPort(ScheduledEvent):
     """One NIC port: when its link is free, its counters, and injected frames, which go before the transport's."""
 
     __slots__ = (
-        "_free_then", "_nic", "armed", "bits_per_second", "cable", "config", "foreign", "free_at", "half_link",
-        "injected", "number", "paused", "rx_bytes", "rx_packets", "tx_bytes", "tx_packets", "up",
+        "_free_then", "_nic", "_scheduled", "armed", "bits_per_second", "cable", "config", "foreign", "free_at",
+        "half_link", "injected", "number", "paused", "rx_bytes", "rx_packets", "tx_bytes", "tx_packets", "up",
     )  # fmt: skip
 
     def __init__(self, nic: SimNic, config: NicPortConfig, cable: Cable, half_link: HalfLink) -> None:
@@ -42,22 +42,23 @@ class SimNicPort(ScheduledEvent):
         self.up = False
         self.bits_per_second: i64 = 0
         self.free_at: i64 = 0
-        self.armed = False  # an event is scheduled for `free_at`
+        self.armed = False  # an event is scheduled for `free_at`, or none may be
         self.paused = False  # by the switch, until that resumes it
+        self._scheduled = False  # an event was scheduled when the pause began, and has not fired
         self._free_then: i64 = 0  # `free_at` without the pause
         self.injected: list[interface.Frame] = []
         self.tx_packets = self.tx_bytes = self.rx_packets = self.rx_bytes = self.foreign = 0
 
     def fire(self) -> None:
         """Report that the link is free again."""
-        self.armed = self.paused
+        self._scheduled, self.armed = False, self.paused
         if not self.paused:
             self._nic.on_link_free()
 
     def pause(self, on: bool, now: i64) -> None:
         """Stop sending after the frame in transmission, or resume."""
         if on and not self.paused:
-            self.paused = self.armed = True
+            self._scheduled, self.paused, self.armed = self.armed, True, True
             self._free_then, self.free_at = self.free_at, NEVER
         elif self.paused and not on:
             self.resume(max(self._free_then, now))
@@ -65,7 +66,7 @@ class SimNicPort(ScheduledEvent):
     def resume(self, free_at: i64) -> None:
         """End a pause; the link is free at `free_at`."""
         if self.paused:
-            self.paused = self.armed = False
+            self.paused, self.armed = False, self._scheduled
         self.free_at = free_at
 
     def counters(self) -> PortCounters:

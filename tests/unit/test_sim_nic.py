@@ -7,6 +7,7 @@ from sim_pair import Sim, Write, finish
 
 from mrclab.hosts.mrc.packets import headers as h
 from mrclab.hosts.mrc.packets.packet import MrcPacket
+from mrclab.sim.nic import SimNic
 from mrclab.topo.numbers import Dscp
 
 RATE = 500 * 4096  # bytes of payload per second and port
@@ -88,6 +89,19 @@ def test_a_port_without_carrier_sends_nothing_and_the_others_carry_on():
     assert write.received == write.sent
     assert port.tx_packets == before
     assert not port.up
+
+
+@pytest.mark.sources
+def test_time_goes_on_when_a_pause_ends_within_the_frame_that_a_nic_sends(monkeypatch):
+    pfc = {"xoff": 10_000, "xon": 8_000}
+    link, queue = {"rate": "100 Gb/s", "delay": "100ns"}, {"buffer": 400_000, "pfc": pfc}
+    sim = Sim(planes=1, t1s=1, transport="roce", trimming=False, link=link, queue=queue)
+    times, transmit = [], SimNic._transmit
+    monkeypatch.setattr(SimNic, "_transmit", lambda nic: (times.append(sim.clock.now), transmit(nic)))
+    Write(sim, "h1", "h3", 1 << 20)
+    sim.run(100e-6)
+    assert sim.fabric.switches["t0-p1-1"].ports[0].xoffs > 200
+    assert times == sorted(times)
 
 
 def test_a_quiet_host_has_nothing_in_the_heap_but_its_samples():
