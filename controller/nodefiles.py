@@ -30,7 +30,6 @@ from mrclab.topo.config.nodeconfig import (
 from mrclab.topo.config.transport import DEFAULT_TRANSPORT, TransportSpec
 from mrclab.topo.economy import LazySequence
 from mrclab.topo.model import Fabric, Host
-from mrclab.topo.spec import FabricSpec
 
 TIMEOUT_RTTS = 13  # the local ACK timeout in base RTTs, at least; production has 13 to 26
 MPR_BDPS = 16  # window of PSNs in bandwidth-delay products: several RTTs of sending beyond one missing packet
@@ -94,7 +93,7 @@ class Configs(Mapping[str, NodeConfig]):
             made = _first_of_group(self._fabric, host, self._version, self._mapper, choice)
             common = self._of_group[key] = made.model_copy(update={"directory": self._directory})
         denied = tuple(self._denylists.get(name, ()))
-        own = {"host": _section(host), "ports": _ports(host, self._fabric.spec), "denylist": denied}
+        own = {"host": _section(host), "ports": _ports(host, self._fabric), "denylist": denied}
         return _interned(common.model_copy(update=own if host.downlink <= self._agents else {**own, "mapper": None}))
 
     def __iter__(self) -> Iterator[str]:
@@ -136,7 +135,7 @@ def _first_of_group(
         host=_section(host),
         path_mtu=spec.path_mtu,
         link=link,
-        ports=_ports(host, spec),
+        ports=_ports(host, fabric),
         templates=tuple(templates) if spec.t0s <= MAX_TEMPLATES else templates[:1],
         ev_profiles=(choice.profile(default_profile(fabric)),),
         transport=transport(fabric, choice),
@@ -158,7 +157,7 @@ def _section(host: Host) -> HostSection:
     return _interned(made)
 
 
-def _ports(host: Host, spec: FabricSpec) -> tuple[NicPortConfig, ...]:
+def _ports(host: Host, fabric: Fabric) -> tuple[NicPortConfig, ...]:
     return tuple(
         _interned(
             NicPortConfig.model_construct(
@@ -169,19 +168,19 @@ def _ports(host: Host, spec: FabricSpec) -> tuple[NicPortConfig, ...]:
                 peer_switch=port.peer.node,
                 peer_port=port.peer.number,
                 peer_mac=port.peer.mac,
-                **_own_rate(spec, port.plane),
+                **_own_rate(fabric, fabric.shape.link_of_nic(host.number, port.plane)),
             )
         )
         for port in host.ports
     )
 
 
-def _own_rate(spec: FabricSpec, plane: int) -> dict[str, Any]:
-    """The field that a port has where its link is not as fast as the fabric's."""
-    if not spec.links:
+def _own_rate(fabric: Fabric, index: int) -> dict[str, Any]:
+    """The field that the port of a link has where that is not as fast as the fabric's."""
+    if not fabric.spec.links:
         return {}
-    rate = spec.times("nic", plane).rate
-    return {} if rate == spec.link.rate else {"rate": rate}
+    rate = fabric.link_times(index).rate
+    return {} if rate == fabric.spec.link.rate else {"rate": rate}
 
 
 def _interned(made: Part) -> Part:

@@ -76,6 +76,12 @@ def test_hosts_know_the_rates_of_their_ports():
     assert config.all_ports == 5
 
 
+def test_a_host_knows_the_rate_of_its_own_cable():
+    configs = nodefiles.node_configs(fabric({"cables": ["h2-p1"], "rate": "10 Gb/s"}))
+    rates = {name: [port.rate for port in config.ports] for name, config in configs.items()}
+    assert rates == {"h1": [None, None], "h2": [10e9, None], "h3": [None, None], "h4": [None, None]}
+
+
 def goodput(**changes: Any) -> float:
     """Gb/s of payload that the slowest of four senders keeps, each to a host of the other T0 group, all at once."""
     scenario = mrclab.scenario(
