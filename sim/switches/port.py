@@ -95,9 +95,10 @@ class SimSwitchPort:
         rate: float | None,
     ) -> None:
         queue = spec.queue
-        unit = 1
+        full = unit = 1
         if spec.link.rate is not None and rate is not None:  # as long in time as at the fabric's rate
-            unit = round((spec.path_mtu + FULL_HEADER_BYTES) * rate / spec.link.rate)
+            full = spec.path_mtu + FULL_HEADER_BYTES
+            unit = max(1, round(full * rate / spec.link.rate))
         trim_at = 0  # never
         if spec.trimming:
             trim_at = unit * (queue.last_hop_trim_threshold if to_host else queue.trim_threshold)
@@ -110,7 +111,7 @@ class SimSwitchPort:
         self._backlog = 0  # depth of the data queue
         self._bits_per_second: i64 = bits_per_second
         self._trim_from = trim_at - (trim_at >> 2) if trim_at else NEVER  # least depth that may trim
-        self._depth = unit * queue.depth
+        self._depth = max(unit * queue.depth, full)  # one that holds no packet would carry none
         self._last: i64 = -interval
         self._interval: i64 = interval
         self._first: SimFrame | None = None

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from sim_pair import Sim, Write
 
 import mrclab
 from mrclab.controller import nodefiles
@@ -98,6 +99,14 @@ def test_faster_uplinks_make_up_for_their_number():
     whole = goodput(links=[{"tier": "t0-t1", "rate": "200 Gb/s"}])
     assert half < 100
     assert whole > 1.7 * half
+
+
+def test_a_port_of_a_far_slower_link_has_room_for_a_packet():
+    sim = Sim(planes=1, t1s=1, link=BASE["link"], links=[{"cables": ["t0-p1-1/t1-p1-1"], "rate": "1 Mb/s"}])
+    port = sim.fabric.switches["t0-p1-1"].ports[2]
+    Write(sim, "h1", "h3", 4096)
+    sim.run(10e-6)
+    assert (port.waiting, port.dropped) == (1, 0)
 
 
 def test_a_sender_uses_planes_as_fast_as_they_are():
