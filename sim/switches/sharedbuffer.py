@@ -121,6 +121,8 @@ class SwitchBuffer:
                 self._pause_peer(ingress_port)
             return True
         if ingress_port.headroom_used + size > ingress_port.headroom:
+            if ingress_port.paused:  # it holds bytes, so that XON will come
+                self._pause_peer(ingress_port)
             return False
         ingress_port.headroom_used += size
         self._pause_peer(ingress_port)

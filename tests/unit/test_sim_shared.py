@@ -158,6 +158,20 @@ def test_a_peer_that_has_forgotten_its_pause_is_paused_again() -> None:
     assert buffer.used == 0
 
 
+def test_a_peer_that_forgets_its_pause_is_paused_again_also_where_its_headroom_is_full() -> None:
+    rig = Rig(1e-3, buffer=4_000_000, alpha=0.02, pfc={})
+    sender = rig.sends(2, 1)
+    rig.port(1).pause(True)  # nothing leaves
+    rig.run(50e-6)
+    for waits in range(2, 6):
+        sender.pause(2, False)
+        rig.run(50e-6)
+        assert (sender.paused, sender.waits) == (True, waits)
+    rig.port(1).pause(False)
+    rig.run(20e-6)
+    assert not sender.paused
+
+
 def test_cables_that_are_swapped_meanwhile_give_their_buffer_back() -> None:
     rig = Rig(100e-6, buffer=4_000_000, alpha=0.02, pfc={})
     senders = [rig.sends(host, 1) for host in (2, 3, 4)]
@@ -358,6 +372,18 @@ def test_a_scenario_with_pauses_counts_them_and_loses_nothing(tmp_path: Path) ->
         ({"queue": {"pfc": True}}, "links count packets: give link.rate"),
         ({"queue": {"buffer": 1_000_000}}, "give link.rate"),
         ({"queue": {"buffer": 100_000, "pfc": {}}, "link": {"rate": "400 Gb/s"}}, "bytes of headroom and four packets"),
+        (
+            {"queue": {"pfc": {"watchdog_action": "forward"}}, "link": {"rate": "400 Gb/s"}},
+            "fabric.queue.pfc: watchdog_action has no effect without watchdog; give watchdog, or leave it out",
+        ),
+        (
+            {"queue": {"pfc": {"watchdog_restoration": "1ms"}}, "link": {"rate": "400 Gb/s"}},
+            "fabric.queue.pfc: watchdog_restoration has no effect without watchdog",
+        ),
+        (
+            {"queue": {"pfc": {"xoff": 10_000, "xon": 20_000}}, "link": {"rate": "400 Gb/s"}},
+            "fabric.queue.pfc: xon 20000 exceeds xoff 10000; lower xon or raise xoff",
+        ),
     ],
 )
 def test_a_buffer_that_cannot_be_is_refused_with_the_remedy(fields: dict[str, object], says: str) -> None:
