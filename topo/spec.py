@@ -87,6 +87,19 @@ class PfcSpec(_Strict):
         default="drop", description="`forward`: in place of dropping, the port sends in spite of pauses"
     )
 
+    @model_validator(mode="after")
+    def _has_effect(self) -> "PfcSpec":
+        if self.watchdog is None:
+            for name, given in (
+                ("watchdog_restoration", self.watchdog_restoration is not None),
+                ("watchdog_action", self.watchdog_action != "drop"),
+            ):
+                if given:
+                    raise ValueError(f"{name} has no effect without watchdog; give watchdog, or leave it out")
+        if self.xoff and self.xon > self.xoff:
+            raise ValueError(f"xon {self.xon} exceeds xoff {self.xoff}; lower xon or raise xoff")
+        return self
+
 
 def _true_or_false(value: object) -> object:
     """`true` → all defaults, `false` → none."""
