@@ -138,6 +138,17 @@ def test_the_keyboard_alone_suffices(lab, browser):
     assert errors == []
 
 
+def test_on_a_phone_a_cable_at_rest_is_a_pixel_wide_and_a_finger_beside_it_chooses_it(lab, browser):
+    page, errors = opened(browser.new_context(viewport={"width": 400, "height": 800}), lab.address)
+    name = "t0-p1-1/t1-p1-1"  # upright
+    cable, svg = page.locator(f'.cable[data-name="{name}"]'), page.locator("#fabric svg").bounding_box()
+    assert float(cable.get_attribute("stroke-width")) * svg["width"] / 1000 >= 1
+    box = cable.bounding_box()
+    page.mouse.click(box["x"] + box["width"] / 2 - 6, box["y"] + box["height"] / 4)
+    page.get_by_role("heading", name=f"cable {name}").wait_for(timeout=10_000)
+    assert errors == []
+
+
 def test_a_wrong_token_is_refused(lab, browser):
     page = browser.new_page()
     assert page.goto(lab.address[:-3] + "xyz").status == 403
@@ -151,9 +162,9 @@ def test_the_editor_names_the_line_of_a_mistake_completes_and_runs_and_the_repla
     )
     try:
         page, errors = opened(browser, address(ui))
-        page.keyboard.press("e")
         text = page.locator("#scenario")
-        page.get_by_text("“seen”: no mistakes").wait_for()
+        page.get_by_text("“seen”: no mistakes").wait_for(timeout=20_000)
+        assert page.locator("#expectations").inner_text() == "No scenario running"
         text.fill(RUN.replace("link_down", "link_dwn"))
         page.get_by_text("line 7: faults[1]: kind 'link_dwn' is unknown; did you mean 'link_down'?").wait_for()
         text.fill(RUN.replace("kind: link_down", "kind: link_"))

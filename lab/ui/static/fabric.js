@@ -6,12 +6,12 @@ import { Packets } from "./packets.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 1000;
-// Height of the drawing, rows of nodes and their size; where there is little room, taller and larger.
-const WIDE = { high: 300, t1: 50, t0: 158, host: 272, node: [64, 26] }, NARROW = { high: 560, t1: 90, t0: 285, host: 510, node: [106, 50] };
+// Height of the drawing, rows of nodes, their size, width of a cable at rest, how far from it a click means it; where there
+// is little room, taller and larger.
+const WIDE = { high: 300, t1: 50, t0: 158, host: 272, node: [64, 26], line: 1.2, near: 8 }, NARROW = { high: 560, t1: 90, t0: 285, host: 510, node: [106, 50], line: 3, near: 22 };
 const LITTLE = 600; // pixels
 const MANY = 800; // cables
 const THIN = 0.25; // of their width have cables where there are many
-const NEAR = 8; // units of the drawing: a click this far from a cable means it
 const GAP = 17; // units of the drawing from the middle of a cut cable to either stump
 const RECENT = 12; // frames: what a port counted since then is shown filled
 
@@ -110,7 +110,7 @@ export class FabricView {
 
   #cable(index) {
     const link = this.layout.links[index];
-    const line = element("line", { ...this.lines[index], class: "cable", "data-name": link.name, "stroke-width": 1.2 }, this.above);
+    const line = element("line", { ...this.lines[index], class: "cable", "data-name": link.name, "stroke-width": this.form.line }, this.above);
     line.style.setProperty("--own", `var(--plane-${(link.plane - 1) % 8 + 1})`);
     if (!this.many) this.#selectable(line, `cable ${link.name}`, { kind: "cable", name: link.name });
     this.cables.set(index, line);
@@ -143,9 +143,10 @@ export class FabricView {
     if (on?.classList.contains("plane-name")) return { kind: "plane", name: on.dataset.name.slice(6) };
     const matrix = this.svg.getScreenCTM().inverse();
     const { x, y } = new DOMPoint(event.clientX, event.clientY).matrixTransform(matrix);
-    let best = null, nearest = NEAR;
+    const { near } = this.form;
+    let best = null, nearest = near;
     this.lines.forEach((line, index) => {
-      if (!line || y < line.y1 - NEAR && y < line.y2 - NEAR || y > line.y1 + NEAR && y > line.y2 + NEAR) return;
+      if (!line || y < line.y1 - near && y < line.y2 - near || y > line.y1 + near && y > line.y2 + near) return;
       const far = distance(x, y, line);
       if (far < nearest) { nearest = far; best = index; }
     });
@@ -190,7 +191,7 @@ export class FabricView {
       if (!this.lines[index]) continue;
       const share = Math.max(...(loads.get(index) ?? [0]));
       const state = down.has(index) ? "down" : faulty.has(index) ? "faulty" : share > 0.97 ? "full" : share > 0.005 ? "busy" : "";
-      this.#draw(index, state, (1.2 + 5 * Math.min(state === "down" ? 0.15 : share, 1)).toFixed(1), special.has(index));
+      this.#draw(index, state, (this.form.line + 5 * Math.min(state === "down" ? 0.15 : share, 1)).toFixed(1), special.has(index));
     }
     this.special = special;
     this.#break(down);

@@ -111,7 +111,7 @@ function totals(frame) {
 
 const SAID = { open: "… open", good: "✓ so far", bad: "… not met yet", passed: "✓ passed", failed: "✗ failed" };
 function expectations(interim_verdicts) {
-  const none = layout.live && !ended ? "No scenario running" : "no verdict: this was not the run of a scenario";
+  const none = layout.live && !ended || ended?.state === "not run" ? "No scenario running" : "no verdict: this was not the run of a scenario";
   list("expectations", interim_verdicts, none, (each) => {
     const line = document.createElement("span"), mark = document.createElement("b");
     line.className = `standing ${each.state}`;
@@ -459,6 +459,7 @@ async function open() {
   at("report").hidden = !(layout.reports && layout.outcome);
   at("runs").hidden = !layout.replays;
   editor.offer(layout);
+  if (layout.outcome?.state === "not run") editor.root.open = true;
   at("share").hidden = !layout.shareable;
   following = layout.live && !layout.outcome;
   if (layout.outcome) {
