@@ -161,6 +161,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--messages", type=int, default=20_000)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(argv)
+    if options.messages < 1:
+        parser.error(f"--messages {options.messages}: give 1 or more")
     check_root()
     result = run(options.messages)
     sys.stdout.write((json.dumps(asdict(result)) if options.json else table(result)) + "\n")

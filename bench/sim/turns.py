@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from mrclab import compiled
 from mrclab.bench.sim import htsim, load
 from mrclab.bench.sim.children import SimCost
 from mrclab.bench.sim.common import SimLoad
@@ -39,8 +40,9 @@ class Turns:
         return [self.here(one), self.there(one)] if with_htsim else [self.here(one)]
 
     def here(self, spec: SimLoad) -> SimCost:
-        """Do one run of MRC Lab."""
-        return self._kept([load.NAME, asdict(spec)], lambda: load.run(spec))
+        """Do one run of MRC Lab; the compiled form and plain Python are kept apart, as their costs are."""
+        form = [] if compiled.state().runs else ["plain Python"]
+        return self._kept([load.NAME, asdict(spec), *form], lambda: load.run(spec))
 
     def there(self, spec: SimLoad) -> SimCost:
         """Do one run of uet-htsim."""

@@ -59,8 +59,8 @@ class SwitchRates:
     """Throughput under overload."""
     cpu_per_packet: float
     """At nine tenths of the loss-free rate."""
-    latency_median: float
-    latency_p99: float
+    latency_median: float | None
+    latency_p99: float | None
     program: float | None = None
     """CPU time of the program alone, without sockets and loop (softswitch)."""
     generator_limit: bool = False
@@ -214,10 +214,10 @@ def _kernel_speed(generator: TrafficGenerator, size: int, plan: TrialPlan) -> Sw
     return SwitchRates(flood.rate, flood.loss, flood.throughput, cpu, median, p99, generator_limit=True)
 
 
-def _latencies(generator: TrafficGenerator, size: int, rate: float, count: int) -> tuple[float, float]:
-    """Return median and 99 % of the seconds through the switch; NaN without any."""
+def _latencies(generator: TrafficGenerator, size: int, rate: float, count: int) -> tuple[float | None, float | None]:
+    """Return median and 99 % of the seconds through the switch; None without any."""
     times = generator.latencies(size, rate, count)
-    return (quantile(times, 0.5), quantile(times, 0.99)) if times else (math.nan, math.nan)
+    return (quantile(times, 0.5), quantile(times, 0.99)) if times else (None, None)
 
 
 def _starts(target: BenchTarget, directory: Path, cables: BenchWire, times: int, cpu: int | None) -> list[float]:

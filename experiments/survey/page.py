@@ -75,11 +75,10 @@ def _command(record: Record) -> str:
 
 def _circumstances(surveys: Sequence[Sequence[Record]]) -> str:
     rows = []
-    for records in surveys:
-        first = records[0]
-        versions = ", ".join(f"{name} {version}" for name, version in first["versions"].items())
-        rows.append([first["target"], str(first["seed"]), versions, first["machine"]])
-    return markdown(["switches", "seed", "versions", "machine"], rows)
+    for one in (record for records in surveys for record in records):
+        versions = ", ".join(f"{name} {version}" for name, version in one["versions"].items())
+        rows.append((one["target"], str(one["seed"]), versions, one["machine"]))
+    return markdown(["switches", "seed", "versions", "machine"], list(dict.fromkeys(rows)))
 
 
 def _localisation(surveys: Sequence[Sequence[Record]]) -> str:

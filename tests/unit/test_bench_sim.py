@@ -7,6 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from mrclab import compiled
+from mrclab.bench import verbs as verbsbench
 from mrclab.bench.host import __main__ as hostbench
 from mrclab.bench.sim import __main__ as command
 from mrclab.bench.sim import common, htsim, load, table, turns
@@ -14,6 +16,7 @@ from mrclab.bench.sim.children import SimCost, measure
 from mrclab.bench.sim.common import SimLoad
 from mrclab.bench.sim.turns import Turns
 from mrclab.bench.switch import __main__ as switchbench
+from mrclab.bench.switch import measure as switchmeasure
 from mrclab.lab.errors import RunError
 from mrclab.lab.traffic import matrix
 
@@ -101,6 +104,7 @@ def test_words_that_mean_nothing_are_refused(words, said, capsys):
     [
         (hostbench.main, ["--planes", "0"], "--planes 0: give 1 or more"),
         (hostbench.main, ["--packets", "0"], "--packets 0: give 1 or more"),
+        (verbsbench.main, ["--messages", "0"], "--messages 0: give 1 or more"),
         (switchbench.parse, ["--size", "0"], "--size 0: give 128 to 4352 bytes"),
         (switchbench.parse, ["--seconds", "0"], "--seconds 0: give more than 0"),
         (switchbench.parse, ["--switches", "0"], "--switches 0: give 1 or more"),
@@ -110,6 +114,13 @@ def test_numbers_of_the_wire_s_benchmarks_that_measure_nothing_are_refused(comma
     with pytest.raises(SystemExit):
         command(words)
     assert said in capsys.readouterr().err
+
+
+def test_a_switch_that_answers_no_frame_in_time_has_no_latency():
+    none = switchmeasure._latencies(SimpleNamespace(latencies=lambda *_: []), 128, 1e3, 50)
+    assert none == (None, None)
+    rates = switchmeasure.SwitchRates(1e3, 0.0, 1e3, 1e-6, *none)
+    assert switchbench._speed(rates)[-2:] == [switchbench.NO_VALUE] * 2
 
 
 @pytest.fixture
@@ -205,6 +216,13 @@ def test_a_run_that_is_kept_is_not_repeated(tmp_path, monkeypatch):
     assert command.main([*words, str(tmp_path / "runs")]) == 0
     with pytest.raises(pytest.fail.Exception, match="ran again"):
         command.main([*words, str(tmp_path / "others")])
+
+
+def test_a_run_of_the_compiled_form_is_not_taken_for_one_of_plain_python(tmp_path, monkeypatch):
+    for runs, cpu in ((True, 1.0), (False, 2.0), (True, 3.0), (False, 4.0)):
+        monkeypatch.setattr(compiled, "state", lambda runs=runs: compiled.State(runs, ""))
+        monkeypatch.setattr(load, "run", lambda _load, cpu=cpu: SimCost(1.0, cpu, 1).of("MRC Lab", 16, 3, [1e-4]))
+        assert Turns(tmp_path).here(SMALL).cpu == (1.0 if runs else 2.0)
 
 
 def test_a_run_kept_by_an_earlier_version_is_read(tmp_path, monkeypatch):

@@ -82,6 +82,14 @@ def test_the_page_says_how_to_repeat_a_survey_in_virtual_time():
     assert "\n    mrclab survey --world sim --seed 1\n" in page.render([found], "x.md")
 
 
+def test_the_page_names_every_version_and_machine_of_the_records():
+    found = [case(number, ["t0-p1-1/t1-p1-1"], []) for number in (1, 2, 3)]
+    found[1] |= {"versions": {"mrclab": "0.0.1"}, "machine": "another one"}
+    rows = [line for line in page.render([found], "x.md").splitlines() if line.startswith("| soft | 1 |")]
+    assert len(rows) == 2
+    assert rows[1] == "| soft | 1 | mrclab 0.0.1 | another one |"
+
+
 def test_the_page_may_be_among_the_records(tmp_path):
     record.store(tmp_path / "sim").append(case(1, ["t0-p1-1/t1-p1-1"], []))
     words = ["survey", "--output", str(tmp_path), "--page", str(tmp_path / "page.md")]
