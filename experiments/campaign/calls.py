@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mrclab.experiments.campaign import figure, journal, plan, work
-from mrclab.experiments.runs.store import Row
+from mrclab.experiments.runs.store import Row, sources
 from mrclab.lab.api import Scenario
 from mrclab.lab.callers import arguments_named, path_of, plain, seed_of, text_of, whole
 from mrclab.lab.errors import LabError
@@ -52,7 +52,7 @@ def campaign(
         planned = plan.make(scenario.loaded, given, swept, of_variants=own, flows=flows)
         worlds.check(*(setting.loaded() for setting in planned.settings))
         table = journal.Journal(path_of(directory, "directory"))
-        with table.owned(), contextlib.closing(work.done(table.begin(planned), planned, processes)) as rows:
+        with table.owned(), contextlib.closing(work.done(table.begin(planned, sources()), planned, processes)) as rows:
             for _ in rows:
                 pass
     return table.of(planned)

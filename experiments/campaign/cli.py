@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mrclab.experiments.campaign import journal, page, plan, work
 from mrclab.experiments.campaign.plan import CampaignPlan
+from mrclab.experiments.runs.store import sources
 from mrclab.lab import console
 from mrclab.lab.command.display import answer, progress
 from mrclab.lab.command.options import AsJson, Variant
@@ -73,7 +74,7 @@ def campaign(
     table = journal.Journal(output)
     try:
         with table.owned():
-            table.begin(planned)
+            table.begin(planned, sources())
             _work(planned, table, workers, ray)
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted; {len(table.rows)} runs are kept; the same command resumes") from None

@@ -11,6 +11,7 @@ from typing import Any
 
 from mrclab.experiments.campaign import quantities
 from mrclab.experiments.campaign.plan import CampaignPlan, Job, key
+from mrclab.experiments.runs import batch
 from mrclab.experiments.runs.store import Row, RunStore
 from mrclab.lab.errors import LabError, naming
 from mrclab.lab.expectations.base import verdict_row
@@ -31,8 +32,11 @@ class Journal(RunStore):
         super().__init__(directory / ROWS, _checked_key, "a campaign", option)
         self.directory = directory
 
-    def begin(self, plan: CampaignPlan) -> "Journal":
-        """Read existing rows; LabError if they are of another scenario, other fields or other files."""
+    def begin(self, plan: CampaignPlan, sources: str = "") -> "Journal":
+        """Read existing rows; LabError if they are of another scenario, other fields or other files.
+
+        `sources` is the digest of the program: runs of another one are read, and none is added to them.
+        """
         self.directory.mkdir(parents=True, exist_ok=True)
         about: dict[str, Any] = {
             "scenario": plan.source,
@@ -53,10 +57,13 @@ class Journal(RunStore):
             about["files"] = self._files(known.get("files") or {}, plan.files)
         elif self.path.exists():
             raise self.refused(f"{self.directory} holds a {ROWS} and no {ABOUT}")
+        self.open()
+        about["sources"] = known.get("sources", sources) if self.rows else sources
+        if sources != about["sources"] and any(batch.missing(self, plan)):
+            raise self.refused(f"{self.directory} holds runs of mrclab with other sources")
         path = self.directory / ABOUT
         with naming(path):
             files.replace_file(path, json.dumps(about) + "\n")
-        self.open()
         kept = [row for row in self.of(plan) if row["state"] in VALID]
         if plan.keeps_flows and not all("flows" in row for row in kept):
             raise self.refused(f"{self.directory} holds runs that kept no flows")

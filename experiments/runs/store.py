@@ -4,6 +4,7 @@ A line is appended in one write and on the disk before its run counts as done. A
 its run is done again.
 """
 
+import hashlib
 import json
 import os
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -11,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from mrclab import HOME
 from mrclab.lab.errors import LabError, naming
 from mrclab.topo.input import files
 
@@ -19,6 +21,19 @@ K = TypeVar("K", bound=Hashable)
 
 Row = dict[str, Any]
 _MAX_BYTES = 1 << 30  # bytes of a file of rows
+_RESULT_SOURCES = (
+    "controller", "events", "hosts", "sim", "topo", "lab/expectations", "lab/faults", "lab/measure", "lab/run",
+    "lab/scenario", "lab/topology", "lab/traffic", "lab/training",
+)  # fmt: skip
+
+
+def sources() -> str:
+    """Return a digest of the sources that affect the figures of a run."""
+    found = hashlib.sha256()
+    for folder in _RESULT_SOURCES:
+        for path in sorted((HOME / folder).rglob("*.py")):
+            found.update(path.relative_to(HOME).as_posix().encode() + path.read_bytes())
+    return found.hexdigest()
 
 
 def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:

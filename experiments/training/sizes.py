@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mrclab import HOME
 from mrclab.experiments.campaign import plan, work
 from mrclab.experiments.campaign.journal import ROWS, Journal
 from mrclab.experiments.campaign.plan import CampaignPlan, Job
 from mrclab.experiments.runs import batch, processes
-from mrclab.experiments.runs.store import Row, grouped
+from mrclab.experiments.runs.store import Row, grouped, sources
 from mrclab.experiments.training import branches
 from mrclab.lab.scenario import scenario
 
@@ -29,10 +28,6 @@ SCENARIO = Path(__file__).with_name("jobs.yaml")
 NAMED = "experiments/training/jobs.yaml"
 STEPS = 4
 
-_RESULT_SOURCES = (
-    "controller", "events", "hosts", "sim", "topo", "lab/expectations", "lab/faults", "lab/measure", "lab/run",
-    "lab/scenario", "lab/topology", "lab/traffic", "lab/training",
-)  # fmt: skip
 FEW_EVS = {"active_per_plane": 24, "backup_per_plane": 8}
 """EVs of a QP in the largest jobs, half the default, as they use most of the memory."""
 
@@ -158,11 +153,7 @@ def transport_of(variant: str) -> str:
 
 def digest() -> str:
     """Digest of the scenario and the sources that affect a run."""
-    found = hashlib.sha256(SCENARIO.read_bytes())
-    for folder in _RESULT_SOURCES:
-        for path in sorted((HOME / folder).rglob("*.py")):
-            found.update(path.relative_to(HOME).as_posix().encode() + path.read_bytes())
-    return found.hexdigest()[:12]
+    return hashlib.sha256(SCENARIO.read_bytes() + sources().encode()).hexdigest()[:12]
 
 
 def kept(size: JobSize, directory: Path) -> list[TrainingRun]:

@@ -21,8 +21,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from mrclab.experiments.campaign import cli, figure, journal, page, plan, work
+from mrclab.experiments.campaign import calls, cli, figure, journal, page, plan, work
 from mrclab.experiments.runs import processes
+from mrclab.lab.api import Scenario
 from mrclab.lab.command.cli import app
 from mrclab.lab.errors import Interrupted, LabError, Refused, RunError, ScenarioError
 from mrclab.lab.measure.measures import Measures
@@ -368,6 +369,21 @@ def test_more_seeds_go_into_the_same_table(file, tmp_path, in_this_process):
     assert CliRunner().invoke(app, arguments(file, tmp_path / "out", "1")).exit_code == 0
     assert CliRunner().invoke(app, arguments(file, tmp_path / "out", "1,2")).exit_code == 0
     assert len(rows_of(tmp_path / "out")) == 8
+
+
+@pytest.mark.once
+def test_runs_of_another_program_are_shown_and_not_added_to(file, tmp_path, in_this_process, monkeypatch):
+    out = tmp_path / "out"
+    assert CliRunner().invoke(app, arguments(file, out, "1")).exit_code == 0
+    for module in (cli, calls):
+        monkeypatch.setattr(module, "sources", lambda: "another")
+    assert CliRunner().invoke(app, arguments(file, out, "1")).exit_code == 0
+    said = f"{out} holds runs of mrclab with other sources; name another directory with --output"
+    assert str(CliRunner().invoke(app, arguments(file, out, "1,2")).exception) == said
+    swept = {"fabric.link.rate_pps": [200, 400], "fabric.trimming": [True, False]}
+    with pytest.raises(LabError, match="holds runs of mrclab with other sources; choose another directory"):
+        calls.campaign(Scenario.from_yaml(file), out, seeds=[1, 2], sweep=swept)
+    assert len(rows_of(out)) == 4
 
 
 @pytest.mark.once

@@ -16,6 +16,7 @@ from mrclab.bench.sim import baselines, losses
 from mrclab.experiments.campaign import plan, work
 from mrclab.experiments.campaign.journal import Journal
 from mrclab.experiments.paperscale import __main__ as paperscale
+from mrclab.experiments.runs import store
 from mrclab.experiments.training import __main__ as training
 from mrclab.experiments.training import branches, figures, page, sizes
 from mrclab.experiments.worlds import cli as worlds_cli
@@ -93,7 +94,7 @@ def test_the_page_names_the_seeds_that_ran_and_no_others(tmp_path):
 
 @pytest.mark.parametrize("folder", ["lab/measure", "lab/expectations", "lab/scenario", "lab/topology", "events", "sim"])
 def test_a_change_of_what_makes_a_figure_makes_another_program(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(sizes, "HOME", tmp_path)
+    monkeypatch.setattr(store, "HOME", tmp_path)
     (tmp_path / folder).mkdir(parents=True)
     before = sizes.digest()
     (tmp_path / folder / "steps.py").write_text("SECONDS = 2\n", encoding="utf-8")
