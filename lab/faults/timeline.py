@@ -134,7 +134,8 @@ class TimeLine:
         self._context.record(FaultsCleared(verified=outcome["verified"], problems=problems, entries=entries))
 
     def inject(self, fault: FaultBase) -> str:
-        """Inject a fault now, regardless of its trigger; return a phrase."""
+        """Inject a fault now, regardless of its trigger; return a phrase. Those that are over are cleared before."""
+        over = [self._clear(action) for action in list(self._active) if action.finished]
         try:
             fault = fault.resolved(self._context)
         except TopoError as error:
@@ -150,7 +151,7 @@ class TimeLine:
         except TopoError as error:
             raise as_run_error(error, f"{fault.name} could not be injected") from None
         self._record(FaultBegin, at, fault)
-        return f"{fault.name}: {fault.text(self._context.fabric)}"
+        return "; ".join([*over, f"{fault.name}: {fault.text(self._context.fabric)}"])
 
     def _clear(self, action: FaultAction[Any]) -> str:
         fault = action.fault

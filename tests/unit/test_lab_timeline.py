@@ -9,7 +9,7 @@ import pytest
 from mrclab.lab.errors import RunError
 from mrclab.lab.faults.action import FaultAction
 from mrclab.lab.faults.kinds.carrier import LinkDown
-from mrclab.lab.faults.kinds.controllers import ControllerSlow
+from mrclab.lab.faults.kinds.controllers import ControllerRestart, ControllerSlow
 from mrclab.lab.faults.timeline import TimeLine
 from mrclab.lab.scenario import scenario
 from mrclab.topo.errors import TopoError
@@ -73,6 +73,25 @@ def test_faults_are_cleared_in_reverse_order(line):
     made.clear_all()
     assert done == ["inject one", "inject two", "inject three", "clear three", "clear two", "clear one"]
     assert made.active == []
+
+
+def test_a_fault_that_is_over_at_once_is_cleared_before_the_next_begins(monkeypatch):
+    done = []
+
+    class Brief(FaultAction):
+        def inject(self):
+            done.append(f"inject {self.fault.name}")
+            self.finished = True
+
+        def clear(self):
+            done.append(f"clear {self.fault.name}")
+
+    monkeypatch.setattr(ControllerRestart, "action", lambda fault, context: Brief(context, fault))
+    again = "  - {name: NAME, kind: controller_restart, at: 0s}\n"
+    text = TEXT[: TEXT.index("  - {name: one")] + again.replace("NAME", "one") + again.replace("NAME", "two")
+    made = TimeLine(Ground(), scenario.loads(text).scenario.faults)
+    assert made.advance(0.0, {}) == ["one: the controller restarts", "one: cleared; two: the controller restarts"]
+    assert done == ["inject one", "clear one", "inject two"]
 
 
 @pytest.mark.parametrize("error", [TopoError("no"), KeyboardInterrupt(), ValueError("no")])

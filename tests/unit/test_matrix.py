@@ -212,6 +212,12 @@ def test_a_scenario_says_what_is_wrong_with_its_matrix(chain, tmp_path, text, sa
         assert len(error.value.mistakes) == 3
 
 
+def test_a_name_that_no_file_can_have_is_refused(chain):
+    chain.write_text(SCENARIO.replace("file: chain.cm", 'file: "chain\\0.cm"'))
+    with pytest.raises(ScenarioError, match="cannot be read: embedded null byte; name a file beside the scenario"):
+        scenario.load(chain)
+
+
 def test_a_connection_that_fails_ends_those_that_wait_for_it(chain, tmp_path):
     cut = "faults: [{name: cut, kind: agent_crash, host: h3, at: 10ms}]\nexpect: [{kind: integrity}]\n"
     text = SCENARIO.replace(", link: {rate: 100 Gb/s, delay: 1us}", "")

@@ -17,6 +17,8 @@ from mrclab.lab.scenario.units import Percent
 from mrclab.topo.linux.processes import HOST_VARIABLE
 from mrclab.topo.model import Fabric
 
+_SLOWEST = 0.001  # packets of background traffic per second
+
 
 @FAULTS.register
 class AgentCrash(LastingFault):
@@ -125,7 +127,13 @@ class Background(LastingFault):
             raise ValueError("background traffic needs either rate_pps or load (such as 50%, of the link rate)")
         if self.source == self.destination:
             raise ValueError(f"background traffic goes from {self.source} to itself; name two hosts")
-        if (fabric := fabric_of(info)) and self.path(fabric) not in fabric.paths(self.source, self.destination):
+        fabric = fabric_of(info)
+        if fabric and (self.size or 0) > (most := fabric.spec.path_mtu):
+            raise ValueError(f"size {self.size} exceeds the path MTU, {most}; lower it")
+        if fabric and self.packets_per_second(fabric) < _SLOWEST:
+            field = "load" if self.rate_pps is None else "rate_pps"
+            raise ValueError(f"its packets are less than {_SLOWEST} a second; raise {field}")
+        if fabric and self.path(fabric) not in fabric.paths(self.source, self.destination):
             uplinks = sorted({uplink for _, uplink in fabric.paths(self.source, self.destination)})
             known = ", ".join(map(str, uplinks))
             raise ValueError(f"no uplink {self.uplink} leads from {self.source} to {self.destination}; choose {known}")

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 from typing_extensions import override
 
 from mrclab.lab.faults.base import FAULTS, at_least_one, direction_text
@@ -19,7 +19,7 @@ from mrclab.lab.faults.families import (
 )
 from mrclab.lab.faults.losses import LossModel, cycle
 from mrclab.lab.faults.probe import CABLE, FRAMES, LONG, FaultProbe
-from mrclab.lab.scenario.names import CableName, CableOrBusiest, HostName, PathName, PlaneNumber
+from mrclab.lab.scenario.names import CableName, CableOrBusiest, HostName, PathName, PlaneNumber, fabric_of
 from mrclab.lab.scenario.units import Duration, Percent
 from mrclab.topo import srv6
 from mrclab.topo.cables import cablefaults
@@ -176,12 +176,28 @@ class EvLoss(LossyFault):
     example: ClassVar = {"everywhere": True, "paths": [{"plane": 1, "uplink": 2}]}
 
     @model_validator(mode="after")
-    def _something_somewhere(self) -> "EvLoss":
+    def _something_somewhere(self, info: ValidationInfo) -> "EvLoss":
         if (self.link is None) != self.everywhere:
             raise ValueError("an ev_loss needs either a link or everywhere: true")
         if not (self.evs or self.of_paths or self.usids):
             raise ValueError("an ev_loss needs evs, paths (such as {plane: 1, uplink: 2}) or usids")
+        if fabric := fabric_of(info):
+            self._check(fabric)
         return self
+
+    def _check(self, fabric: Fabric) -> None:
+        """Raise ValueError for EVs and uSIDs that no packet of the fabric can have."""
+        for value in self.evs:
+            plane, uplink, _ = srv6.ev_fields(value)
+            if not 1 <= plane <= fabric.planes or uplink > fabric.most_paths:
+                has = f"the fabric has planes 1 to {fabric.planes} with uplinks 1 to {fabric.most_paths}"
+                raise ValueError(f"EV {value:#010x} is of plane {plane}, uplink {uplink}, and {has}; correct evs")
+        if self.usids:
+            planes, downlinks = range(1, fabric.planes + 1), range(1, fabric.spec.hosts_per_t0 + 1)
+            known = {srv6.usid(srv6.UsidType.DOWNLINK, plane, number) for plane in planes for number in downlinks}
+            unknown = set(self.usids).difference(known, (switch.usid for switch in fabric.switches))
+            if unknown:
+                raise ValueError(f"no switch and no downlink has the uSID {min(unknown):04x}; `mrclab plan` lists them")
 
     @override
     def on_packet(self, fabric: Fabric, link: str, seed: str, cables: int) -> cablefaults.Action:

@@ -83,7 +83,8 @@ def text_of(name: str, context: Mapping[str, Any] | None, what: str) -> str:
     within = given.get("within")
     try:
         return files.read_text(path) if within is None else files.read_beneath(within, name).decode()
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror or error}; name a file beside the scenario") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not a text file; name {what}") from None
+    except (OSError, ValueError) as error:  # ValueError: a name with a null character
+        why = getattr(error, "strerror", None) or error
+        raise ValueError(f"{path} cannot be read: {why}; name a file beside the scenario") from None
