@@ -5,6 +5,7 @@ and lists replaced. Pure: no clock, no I/O.
 """
 
 import json
+import math
 import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -50,7 +51,7 @@ class FrameStream:
             self._due += self._step * int((now - self._due) / self._step)
         while self._due <= now:
             made.append(self._model.frame(self._due))
-            self._due += self._step
+            self._due = max(self._due + self._step, math.nextafter(self._due, math.inf))  # however late that is
         return made
 
 

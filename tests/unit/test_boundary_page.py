@@ -138,6 +138,29 @@ def test_any_body_is_one_sentence(page, path, body):
     assert len(answer.text) < 1000
 
 
+@pytest.mark.parametrize("path", ["/api/operation", "/api/run", "/api/replay"])
+def test_text_that_is_none_is_refused(page, path):
+    body = json.dumps({"operation": "\ud800", "name": "\ud800", "text": EXAMPLE, "world": "\ud800"})
+    assert post(page, path, body).status_code == 400
+
+
+@pytest.mark.parametrize("world", ["\0", "nowhere", "--help", "x" * 200_000])
+def test_a_world_that_there_is_not_is_named(page, world):
+    answer = post(page, "/api/run", json.dumps({"text": EXAMPLE, "world": world}))
+    assert answer.status_code == 422
+    assert "invalid world" in answer.json()["error"]
+    assert len(answer.text) < 200
+
+
+def test_a_number_longer_than_any_frames_is_none(page):
+    page.ending = True  # streams end at once
+    many = "9" * 5000
+    with TestClient(page.app, base_url="http://127.0.0.1") as client:
+        for path in (f"/api/frames?since={many}", f"/api/live?run={many}"):
+            assert client.get(path, headers={"x-token": "secret"}).text
+        assert client.get("/api/live", headers={"x-token": "secret", "last-event-id": f"0-{many}"}).text
+
+
 def test_a_check_that_hangs_is_ended_and_the_next_one_is_answered(tmp_path):
     checker = Checker(tmp_path, seconds=60.0)
     try:

@@ -155,6 +155,22 @@ def test_a_replay_equals_what_was_seen_live_frame_by_frame(tmp_path):
     assert live.frame_log.changes_since(10**6)[1] == []
 
 
+def test_a_time_so_late_that_a_step_does_not_change_it_has_frames_like_any_other():
+    class Counting:
+        count = 0
+
+        def take(self, _record):
+            pass
+
+        def frame(self, _now):
+            self.count += 1
+            assert self.count < 100
+            return {}
+
+    told = [Record(t, "lab", "lab.up", {"seconds": 1}) for t in (1.0, 1e17, 1e17 + 1e5)]
+    assert len(list(framestream.frames(Counting(), told, 1e-4))) < 10
+
+
 def test_a_replay_of_a_run_of_an_earlier_version_has_the_present_names(tmp_path):
     place = finished(tmp_path)
     verdict = {"ok": True, "wanted": "all", "saw": "all", "when": ""}

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from concurrent.futures import Future
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -23,13 +23,14 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from mrclab.lab.errors import LabError
+from mrclab.lab.kinds import WorldName
 from mrclab.lab.scenario import schema
 from mrclab.lab.scenario.units import parse_size
 from mrclab.lab.traffic.base import TRAFFIC
 from mrclab.lab.ui.checking import checked, refused
 from mrclab.lab.ui.editor import Editor
 from mrclab.lab.ui.sources import RunIndex, Source
-from mrclab.topo.input.sentences import listed
+from mrclab.topo.input.sentences import listed, shown
 
 Operate = Callable[..., dict[str, Any]]  # (operation, **arguments)
 Check = Callable[[str], dict[str, Any]]
@@ -43,6 +44,7 @@ _BEAT = 0.1  # seconds between two looks for new frames
 _FAST = 5  # beats between two looks for packets where time is not slow
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _MAX_BYTES = 1 << 20  # of a request
+_MAX_DIGITS = 18
 _POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'"
 _TERMINAL = "use the prompt, or a terminal"
 _OPERATIONS = frozenset({"command", "inject", "clear", "traffic", "controller", "speed", "slow"})
@@ -243,8 +245,8 @@ class LivePage:
         """Stream the changes of every frame from a number on, which the browser names with the run that it is of."""
         run, number = _number(request, "run"), _number(request, "since")
         last = request.headers.get("last-event-id", "").split("-")
-        if len(last) == 2 and all(word.isdecimal() for word in last):
-            run, number = map(int, last)
+        if len(last) == 2:
+            run, number = map(_whole, last)
         over, watched = False, WatchedPackets(self._packets, self._workers)
         while not await request.is_disconnected():
             ending, source = self.ending, self.source
@@ -290,6 +292,8 @@ class LivePage:
         with _readable("text and world, of a megabyte at most"):
             body = await _object(request)
             text, world = str(body["text"]), str(body.get("world", ""))
+        if world not in {"", *get_args(WorldName)}:
+            raise LabError(f"invalid world {shown(world)}: expected {' or '.join(get_args(WorldName))}")
         if (answer := await self._workers.run(self._check_text, text))["mistakes"]:
             raise RequestRefused(422, "it has mistakes", **answer)
         if answer["programs"]:
@@ -349,8 +353,12 @@ def _schema() -> dict[str, Any]:
 
 
 def _number(request: Request, name: str) -> int:
-    text = request.query_params.get(name, "0")
-    return int(text) if text.isdecimal() else 0
+    return _whole(request.query_params.get(name, "0"))
+
+
+def _whole(text: str) -> int:
+    """Return a number; 0 for all else, and for more digits than the count of any frame has."""
+    return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else 0
 
 
 def _carry_out(operate: Operate, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -374,6 +382,7 @@ async def _object(request: Request) -> dict[str, Any]:
     body = json.loads(await _body(request))
     if not isinstance(body, dict):
         raise TypeError
+    json.dumps(body, ensure_ascii=False).encode()  # ValueError: half of a surrogate pair, which no answer could repeat
     return body
 
 
