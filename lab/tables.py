@@ -37,6 +37,18 @@ _UNITS = {
 }
 """Units of columns by name."""
 
+_TYPES = {
+    **dict.fromkeys((*(name for name, unit in _UNITS.items() if unit in {"s", "bytes/s"}), "slowdown"), "float64"),
+    **dict.fromkeys(("mean", "p50", "p90", "p99", "value", "low", "high"), "float64"),
+    **dict.fromkeys(("size", "bytes", "packets", "sent_packets", "lost_packets", "most", "samples"), "int64"),
+    **dict.fromkeys(("qps", "qp", "ev", "psn", "plane", "uplink", "port"), "int64"),
+    **dict.fromkeys(("flow", "traffic", "kind", "source", "destination", "error", "host", "old", "new"), "string"),
+    **dict.fromkeys(("reason", "switch", "link", "tier", "fault", "text", "expected", "observed", "when"), "string"),
+    **dict.fromkeys(("unit", "job", "node", "fields"), "string"),
+    "passed": "bool",
+}
+"""Types of columns by name, in pandas and Arrow alike; of others the values decide."""
+
 
 class Table(Sequence[Row]):
     """Rows of equal fields, in order: a sequence of dicts."""
@@ -63,7 +75,10 @@ class Table(Sequence[Row]):
 
     def to_pandas(self) -> Any:
         """Return a pandas.DataFrame; ImportError where pandas is not installed."""
-        return _library("pandas").DataFrame(self._rows, columns=list(self.columns))
+        frame = _library("pandas").DataFrame(self._rows, columns=list(self.columns))
+        types = {name: self._type(name) for name in self.columns}
+        sure = {"float64"} if self._rows else {"float64", "int64", "bool"}  # of numbers without a gap
+        return frame.astype({name: kind for name, kind in types.items() if kind in sure})
 
     def to_arrow(self) -> Any:
         """Return a pyarrow.Table with units as field metadata; ImportError where pyarrow is not installed.
@@ -71,11 +86,27 @@ class Table(Sequence[Row]):
         Fields of records, of which each kind has others, are JSON.
         """
         arrow = _library("pyarrow")
-        made = arrow.table({name: _arrow_column(self.column(name)) for name in self.columns})
+        made = arrow.table({name: self._arrow_column(arrow, name) for name in self.columns})
         return made.cast(arrow.schema([self._with_unit(field) for field in made.schema]))
 
+    @property
+    def _counts_steps(self) -> bool:
+        """True if `step` is the number of a step, not seconds."""
+        return "job" in self.columns
+
+    def _type(self, name: str) -> str | None:
+        return "int64" if name == "step" and self._counts_steps else _TYPES.get(name)
+
+    def _arrow_column(self, arrow: Any, name: str) -> Any:
+        values, kind = self.column(name), self._type(name)
+        if name == "links":
+            return arrow.array(values, arrow.list_(arrow.string()))
+        if name == "fields":
+            values = [json.dumps(value) for value in values]
+        return arrow.array(values, kind and arrow.type_for_alias(kind))
+
     def _with_unit(self, field: Any) -> Any:
-        unit = "" if field.name == "step" and "job" in self.columns else _UNITS.get(field.name, "")
+        unit = "" if field.name == "step" and self._counts_steps else _UNITS.get(field.name, "")
         return field.with_metadata({"unit": unit}) if unit else field
 
     def _repr_html_(self) -> str:
@@ -91,10 +122,6 @@ class Table(Sequence[Row]):
 
     def __repr__(self) -> str:
         return f"<Table {len(self)} rows: {', '.join(self.columns)}>"
-
-
-def _arrow_column(values: list[Any]) -> list[Any]:
-    return [json.dumps(value) for value in values] if any(isinstance(value, dict) for value in values) else values
 
 
 def _library(name: str) -> ModuleType:

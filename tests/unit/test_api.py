@@ -16,6 +16,7 @@ from mrclab.experiments.campaign import journal, work
 from mrclab.experiments.runs import processes
 from mrclab.lab.api import Run
 from mrclab.lab.errors import RunError, plain
+from mrclab.lab.tables import Table
 from mrclab.lab.traffic.running.writes import RunningWrite
 from mrclab.topo.errors import TopoError
 
@@ -34,6 +35,7 @@ TABLES = (
     "expectations",
     "steps",
 )
+NUMBERS = {"t", "begin", "sent", "seconds", "compute", "packets", "psn", "port", "mean", "p50", "most", "value"}
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +158,31 @@ def test_tables_become_arrow_and_pandas_or_say_what_to_install(run, monkeypatch)
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="pandas is not installed; `pip install pandas`"):
         run.flows.to_pandas()
+
+
+@pytest.fixture
+def two_runs(run):
+    """Tables of two runs: the second has no losses, no faults and no queues."""
+    quiet = mrclab.run(mrclab.scenario(fabric=FABRIC, traffic=[FILE]))
+    assert not any((quiet.losses, quiet.faults, quiet.steps))
+    return [[getattr(one, name) for one in (run, quiet)] for name in TABLES]
+
+
+def test_tables_of_several_runs_have_one_schema(two_runs):
+    arrow = pytest.importorskip("pyarrow")
+    for tables in two_runs:
+        joined = arrow.concat_tables([table.to_arrow() for table in tables])
+        assert joined.num_rows == sum(map(len, tables))
+        assert not any(arrow.types.is_null(field.type) for field in joined.schema)
+    queues = Table(("p50", "most"), [(1, 1), (2, 3)]).to_arrow().schema
+    assert [str(field.type) for field in queues] == ["double", "int64"]
+
+
+def test_numbers_of_several_runs_are_numbers_in_pandas(two_runs):
+    pandas = pytest.importorskip("pandas")
+    for tables in two_runs:
+        joined = pandas.concat([table.to_pandas() for table in reversed(tables)])
+        assert all(joined[name].dtype.kind in "fi" for name in NUMBERS & set(joined.columns))
 
 
 def test_the_same_seed_gives_the_same_run_and_another_one_another(scenario, run):
