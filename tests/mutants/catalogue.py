@@ -101,7 +101,7 @@ MUTANTS: Final = (
     Mutant("the window shrinks more than once per RTT", _NSCC, "and now - self.last_dec_time > self.base_rtt:", "and True:", ("mrc_nscc", "nscc_reference")),
     Mutant("a decrease has no floor", _NSCC, "max(1 - p.gamma * (mean - p.target_delay) / mean, p.max_md_jump)", "1 - p.gamma * (mean - p.target_delay) / mean", ("mrc_nscc", "nscc_reference")),
     Mutant("the window has no cap", "hosts/mrc/cc/windowed.py", "min(max(cwnd, float(self.mtu)), self.max_cwnd)", "max(cwnd, float(self.mtu))", ("mrc_nscc", "nscc_reference")),
-    Mutant("quick adapt forgets its gate", _NSCC, "self.achieved_bytes < self.max_cwnd / (1 << p.qa_gate)", "self.achieved_bytes < self.max_cwnd", ("mrc_nscc", "nscc_reference")),
+    Mutant("quick adapt forgets its gate", _NSCC, "self.achieved_bytes < self.max_cwnd / 2.0**p.qa_gate", "self.achieved_bytes < self.max_cwnd", ("mrc_nscc", "nscc_reference")),
     Mutant("timers fire early", "hosts/rdma/timers.py", "        if deadline > now:\n            self.arm(deadline)\n            return False\n", "", ("timers",)),
     Mutant("a write reaches beyond its region", "hosts/rdma/memory.py", "            if offset >= 0 and end <= region.length:\n", "            if end <= region.length:\n", ("mrc_memory", "mrc_verbs", "roce_endpoint")),
     Mutant("a full completion queue loses silently", "hosts/rdma/completion.py", "            self.overflowed = True\n            return False", "            return True", ("mrc_completions", "mrc_verbs")),

@@ -1,12 +1,13 @@
 """NSCC against traces by hand. BDP 36 packets of 1000 bytes, base RTT 10 ms: a = 1, all constants are round."""
 
 from dataclasses import replace
+from typing import get_type_hints
 
 import pytest
 from mrc_sim import FULL_SIZE, HOP, PLANES, RATE, Simulation, Transfer
 
 from mrclab.hosts.mrc.cc import PathFacts, controller
-from mrclab.hosts.mrc.cc.nscc import Nscc, parameters
+from mrclab.hosts.mrc.cc.nscc import Nscc, NsccParameters, parameters
 from mrclab.hosts.rdma.errors import VerbsError
 
 FACTS = PathFacts(base_rtt=0.010, bdp=36_000, mtu=1000, trimming=True, drop_threshold=45, plane_bdp_packets=9)
@@ -164,6 +165,18 @@ def test_quick_adapt_sets_the_window_to_what_one_period_delivered():
     assert s.cwnd == 6_000
     assert s.bytes_to_ignore == 18_000
     assert s.qa_endtime == pytest.approx(1.0 + 0.010 + 0.0075)
+
+
+@pytest.mark.parametrize(("gate", "fires"), [(3.0, True), (4.0, False)])
+def test_the_gate_of_quick_adapt_is_a_setting_and_settings_are_floats(gate, fires):
+    s = state({"qa_gate": gate, "adjust_bytes_threshold": 8000.0}, qa_endtime=0.5, achieved_bytes=5_000.0)
+    assert s.quick_adapt(loss=True, marked=True, delay=0.0, now=1.0) is fires
+
+
+def test_settings_are_floats_where_parameters_are():
+    given = dict.fromkeys(Nscc.settings, 1.0) | {"disable_qa": True}
+    kinds = get_type_hints(NsccParameters)
+    assert {name: kinds[name] for name in given} == {name: type(value) for name, value in given.items()}
 
 
 def test_quick_adapt_does_not_fire_in_the_first_period_nor_above_its_gate():

@@ -43,9 +43,9 @@ class NsccParameters:
     gamma: float
     max_md_jump: float  # least factor of one decrease
     max_cwnd: float  # at first
-    qa_gate: int
+    qa_gate: float
     qa_threshold: float  # seconds of delay that triggers a quick adapt
-    adjust_bytes_threshold: int
+    adjust_bytes_threshold: float
     adjust_period_threshold: float
     disable_qa: bool = False
 
@@ -207,7 +207,7 @@ class Nscc(Windowed):
             done = True  # packets from before the last quick adapt are still coming in
         elif now >= self.qa_endtime:
             triggered = self.trigger_qa or loss or delay > p.qa_threshold
-            if self.qa_endtime and triggered and self.achieved_bytes < self.max_cwnd / (1 << p.qa_gate):
+            if self.qa_endtime and triggered and self.achieved_bytes < self.max_cwnd / 2.0**p.qa_gate:
                 self.cwnd = max(self.achieved_bytes, self.mtu)
                 self.bytes_to_ignore = self.inflight
                 self.bytes_ignored = 0.0
