@@ -66,7 +66,7 @@ class MrcResponder(ReceiveHalf):
     __slots__ = (
         "_ack_due", "_all_at", "_always_skip_after", "_delayed_entropy", "_delayed_sack_timer", "_delayed_seq",
         "_delayed_since", "_delayed_timestamp", "_delivered", "_echo", "_ends", "_gap_at", "_grants_credit",
-        "_idle_after", "_inactivity_timer", "_limits", "_memory", "_pd", "_penalised", "_receiving",
+        "_idle_after", "_inactivity_timer", "_limits", "_memory", "_penalised", "_receiving",
         "_restoring_until", "_sack_delayed", "_sack_requested", "_stats", "_streaks", "_threshold", "_turn", "_units",
         "_unreported", "_waiting", "base", "bits", "highest", "qp", "rcvd_bytes", "window",
     )  # fmt: skip
@@ -76,7 +76,6 @@ class MrcResponder(ReceiveHalf):
         self.qp = qp
         self._stats = qp.stats
         self._memory = qp.memory
-        self._pd = qp.pd
         self.base = 0  # next seq expected: cack + 1
         self.bits = 0  # bit i: base + i has arrived
         self.highest = -1
@@ -137,7 +136,7 @@ class MrcResponder(ReceiveHalf):
             return 0
         size, at = packet.size, packet.body_at
         view = packet.view if not at and size == len(packet.view) else packet.view[at : at + size]
-        refusal = self._memory.place(packet.rkey, packet.va, view, self._pd)
+        refusal = self._memory.place(packet.rkey, packet.va, view, self.qp.writable_pd)
         if refusal is not None and size:  # the key of a write without data is not checked, as in InfiniBand
             self.qp.refuse(packet, refusal, now)
             return 0

@@ -103,7 +103,7 @@ class QueuePair(Generic[SendT, ReceiveT]):
 
     __slots__ = (
         "_fingerprint", "events", "first_psn", "known_requestor", "known_responder", "owner_died", "pd", "peer_text",
-        "qpn", "recv_cq", "remote_psn", "remote_qpn", "send_cq", "sent_psn", "state",
+        "qpn", "recv_cq", "remote_psn", "remote_qpn", "send_cq", "sent_psn", "state", "writable_pd",
     )  # fmt: skip
 
     requestor_class: ClassVar[type[Any]]
@@ -112,6 +112,7 @@ class QueuePair(Generic[SendT, ReceiveT]):
     def __init__(self, events: AsyncEvents, init: QpInit, peer_text: str) -> None:
         self.events = events
         self.qpn, self.pd, self.send_cq, self.recv_cq = init.qpn, init.pd, init.send_cq, init.recv_cq
+        self.writable_pd = init.pd  # of the regions that the peer may write to; 0: none
         self.peer_text = peer_text  # address of the peer
         self.state = QpState.RESET
         self.owner_died = False  # owner died: the peer gets no responses, as if there were no QP

@@ -133,7 +133,7 @@ class RoceResponder(ReceiveHalf):
         if not size:
             return True
         payload = packet.view[packet.payload_at : packet.payload_at + size]
-        refusal = self.qp.memory.place(self._rkey, self._va, payload, self.qp.pd)
+        refusal = self.qp.memory.place(self._rkey, self._va, payload, self.qp.writable_pd)
         if refusal is not None:
             self.qp.stats.access_errors += 1
             self.qp.refuse(packet, refusal.syndrome, refusal.reason, now)

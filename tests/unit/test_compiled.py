@@ -35,6 +35,7 @@ _ALSO_COMPILED = (
     "test_mrc_loss",
     "test_mrc_properties",
     "test_mrc_shared_window",
+    "test_provider_programs",
     "test_roce_dcqcn",
     "test_sim_clock",
     "test_sim_nic",

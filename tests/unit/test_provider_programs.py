@@ -1,5 +1,6 @@
 """Programs that die, or send what no library sends, against the agent's provider; no compiler is needed."""
 
+import ctypes
 import errno
 import fcntl
 import ipaddress
@@ -10,12 +11,14 @@ import socket
 import tempfile
 
 import pytest
+from mrc_sim import Simulation
+from roce_sim import Simulation as RoceSimulation
 from test_rpc_servers import no_descriptor_left
 from verbs_ground import Ground
 
 from mrclab.hosts.agent.provider import wire
 from mrclab.hosts.agent.provider.qp import NUMBERS
-from mrclab.hosts.agent.provider.wire import IbvQpState, Op, V
+from mrclab.hosts.agent.provider.wire import IbvQpState, M, Op, V
 from mrclab.hosts.agent.verbs import VerbOperations
 from mrclab.hosts.memory.memory import Memory
 from mrclab.hosts.rdma.errors import VerbsError
@@ -80,10 +83,9 @@ class Raw:
         error, _ = self.call(Op.MODIFY_QP, *numbers.values(), data=peer if vmask & V.AV else b"")
         assert error == 0
 
-    def to_rtr(self, number: int) -> None:
-        """From RESET to RTR."""
-        self.modify(number, IbvQpState.INIT)
-        self.modify(number, IbvQpState.RTR, V.AV | V.PATH_MTU | V.DEST_QPN | V.RQ_PSN, path_mtu=3)
+    def to_rtr(self, number: int, **attributes: int) -> None:
+        """From INIT to RTR."""
+        self.modify(number, IbvQpState.RTR, V.AV | V.PATH_MTU | V.DEST_QPN | V.RQ_PSN, path_mtu=3, **attributes)
 
 
 def hello_descriptors(doorbell: int | None = None) -> tuple[int, ...]:
@@ -144,6 +146,7 @@ def test_a_qp_that_was_reset_keeps_its_number_and_a_destroyed_one_gives_it_back(
     verbs._secrets = Drawn([0x500, 0x500, 0x600])
     program = Raw(ground)
     one = program.make()
+    program.modify(one, IbvQpState.INIT)
     program.to_rtr(one)
     program.modify(one, IbvQpState.RESET)
     assert (one, program.make_qp()) == (0x500, 0x600)
@@ -185,3 +188,27 @@ def test_operations_of_the_agent_use_no_queue_or_domain_of_a_program(ground):
     operations.destroy_cq(own)
     program.connection.close()
     ground.until(ground.nothing_left)
+
+
+@pytest.mark.parametrize("kind", [Simulation, RoceSimulation])
+@pytest.mark.parametrize("mask", [M(0), M.MPR_DEST])
+@pytest.mark.parametrize(("access", "status"), [(1, "REM_ACCESS_ERR"), (3, "SUCCESS")])
+def test_access_flags_hold_whatever_else_a_qp_is_given(tmp_path, kind, mask, access, status):
+    ground = Ground(tmp_path, kind=kind)
+    program = Raw(ground)
+    number = program.make()
+    buffer = mmap.mmap(-1, 4096)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+    _, (_, rkey) = program.call(Op.REG_MR, program.pd, address, len(buffer), address, 3)
+    h3 = ground.simulation.hosts["h3"]
+    peer = h3.verbs.create_qp(ground.simulation.configs["h1"].host.address, 0.0)
+    program.modify(number, IbvQpState.INIT, V.ACCESS_FLAGS, access=access)
+    psn = h3.verbs.local_info(peer)["psn"]
+    program.to_rtr(number, dest_qpn=peer, rq_psn=psn, mask=mask, mpr_dest=3)
+    h3.verbs.connect(peer, {"qpn": number, "psn": 0, "mpr": 3, "wimm": 4}, 0.0)
+    source = h3.verbs.reg_mr(bytearray(b"x" * 100))
+    h3.verbs.post_send(peer, 1, "RDMA_WRITE", source.lkey, 0, 100, address, rkey, None, ground.simulation.now)
+    completions = []
+    ground.until(lambda: completions.extend(h3.verbs.poll_cq()) or completions)
+    assert (completions[0].status, buffer[:1]) == (status, b"x" if status == "SUCCESS" else b"\0")
+    ground.close()

@@ -21,8 +21,7 @@ from mrclab.hosts.mrc.qp import MrcQueuePair
 from mrclab.hosts.nic.interface import Loop
 from mrclab.hosts.rdma.completion import WorkCompletion
 from mrclab.hosts.rdma.errors import VerbsError
-from mrclab.hosts.rdma.memory import MemoryRegion, MemoryTable, Refusal
-from mrclab.hosts.rdma.packets.wire import Syndrome
+from mrclab.hosts.rdma.memory import MemoryRegion
 from mrclab.hosts.rdma.verbs import Verbs, check_request
 from mrclab.hosts.transports import Endpoint
 
@@ -74,17 +73,6 @@ NUMBERS: Final = (
 _VERBS_LIMITS: Final = {"path_mtu": (V.PATH_MTU, 1, 5), "dest_qpn": (V.DEST_QPN, 0, 0xFFFFFF),
                         "rq_psn": (V.RQ_PSN, 0, 0xFFFFFF), "sq_psn": (V.SQ_PSN, 0, 0xFFFFFF),
                         "access": (V.ACCESS_FLAGS, 0, 0xFFFFFFFF)}  # fmt: skip
-
-
-class _NoRemoteWrites:
-    """Memory of a QP whose access flags allow no remote writes."""
-
-    def __init__(self, memory: MemoryTable) -> None:
-        self._memory = memory
-
-    def place(self, _rkey: int, va: int, _payload: memoryview, _pd: int) -> Refusal:
-        """Refuse a write."""
-        return Refusal(Syndrome.NAK_REMOTE_ACCESS, f"a write to {va:#x}: the QP's access flags allow none")
 
 
 class ProgramQp:
@@ -223,9 +211,8 @@ class ProgramQp:
     def _apply_access_flags(self) -> None:
         """Access flags without REMOTE_WRITE refuse all writes; without any access flags, writes are allowed."""
         if self.made:
-            memory = self._verbs.memory
-            refused = not self._set.get("access", wire.ACCESS_REMOTE_WRITE) & wire.ACCESS_REMOTE_WRITE
-            self._verbs.qp(self.number).memory = _NoRemoteWrites(memory) if refused else memory
+            allowed = self._set.get("access", wire.ACCESS_REMOTE_WRITE) & wire.ACCESS_REMOTE_WRITE
+            self._verbs.qp(self.number).writable_pd = self.pd if allowed else 0
 
     def _end(self, target: IbvQpState) -> None:
         if target is IbvQpState.RESET:
