@@ -172,18 +172,20 @@ class Cables:
     def clear(self, *faults: AppliedFault) -> Count:
         """End faults; return the sum of their exact counts. One that was cleared already counts 0."""
         with self._lock:
-            mine = [fault for fault in faults if self._faults.pop(fault.number, None) is not None]
+            mine = {fault for fault in faults if fault.number in self._faults}
             if not mine:
                 return Count(0, 0)
+            others = {number: fault for number, fault in self._faults.items() if fault not in mine}
             batch = ""
             for index, side in {(fault.link.index, side) for fault in mine for side in fault.sides}:
                 batch += f"flush chain {_TABLE} f{index}{side}\n"
-                still = [f for f in self._faults.values() if f.link.index == index and side in f.sides]
+                still = [f for f in others.values() if f.link.index == index and side in f.sides]
                 batch += "".join(_jump(fault, side) for fault in still)
             kernel.nft_batch(self.descriptor, batch)  # no packet reaches the counters from here on
             count = self._count(*mine)
             removal = "".join(cablefaults.uninstall(_TABLE, name) for fault in mine for name in fault.names())
             kernel.nft_batch(self.descriptor, removal)
+            self._faults = others
         return count
 
     def clear_all(self) -> None:
@@ -191,14 +193,11 @@ class Cables:
         for fault in reversed(list(self._faults.values())):
             self.clear(fault)
         with self._lock:
-            for link in self._fabric.links:
-                for side in "ab":
-                    me, right = f"{link.index}{side}", f"c{link.index}{_OTHER[side]}"
-                    if self._far[me] != right or self._detours.get(me):
-                        self._far[me] = right
-                        if me in self._detours:
-                            self._detours[me] = False
-                        self._join(me)
+            right = {me: f"c{me[:-1]}{_OTHER[me[-1]]}" for me in self._far}
+            self._join(
+                {me: far for me, far in right.items() if self._far[me] != far},
+                {me: False for me, used in self._detours.items() if used},
+            )
         self._down_by.clear()
         self.up(*(link for link in self._fabric.links if link.index in self._down))
 
@@ -214,9 +213,7 @@ class Cables:
             far_one, far_two = self._far[f"{first}a"], self._far[f"{second}a"]
             joints = {f"{first}a": far_two, f"{second}a": far_one}
             joints |= {far_two[1:]: f"c{first}a", far_one[1:]: f"c{second}a"}
-            self._far.update(joints)
-            for me in joints:
-                self._join(me)
+            self._join(joints, {})
 
     def forwarded(self, link: Link | str) -> tuple[int, int]:
         """Packets that the cable has carried (up, down)."""
@@ -240,9 +237,7 @@ class Cables:
         """Send frames on the detour from now on, or straight again. Packet faults act before it, carrier after it."""
         index = self._resolve(link).index
         with self._lock:
-            for side in _SIDES[direction]:
-                self._detours[f"{index}{side}"] = use
-                self._join(f"{index}{side}")
+            self._join({}, {f"{index}{side}": use for side in _SIDES[direction]})
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
@@ -274,22 +269,30 @@ class Cables:
                 lines.append(f"counter w{me} {{ }}")
                 lines.append(f"chain f{me} {{ }}")
                 hook = f'type filter hook ingress device "c{me}" priority 0;'
-                lines.append(f"chain in{me} {{ {hook} {self._forward(me)} }}")
+                lines.append(f"chain in{me} {{ {hook} {_forward(me, self._far[me])} }}")
         return "\n".join([*lines, "}"]) + "\n"
 
-    def _forward(self, me: str) -> str:
-        target = f"r{me}" if self._detours.get(me) else self._far[me]
-        return f'jump f{me}; counter name "w{me}" fwd to "{target}";'
-
-    def _join(self, me: str) -> None:
-        """Write the rule that forwards frames from this end."""
-        rules = "".join(f"add rule {_TABLE} in{me} {rule.strip()}\n" for rule in self._forward(me).split(";") if rule)
-        kernel.nft_batch(self.descriptor, f"flush chain {_TABLE} in{me}\n{rules}")
+    def _join(self, far: Mapping[str, str], detours: Mapping[str, bool]) -> None:
+        """Send frames of some sides elsewhere, all in one transaction; nothing has changed where that is refused."""
+        all_far, all_detours = {**self._far, **far}, {**self._detours, **detours}
+        batch = ""
+        for me in {**far, **detours}:
+            rules = _forward(me, f"r{me}" if all_detours.get(me) else all_far[me]).split(";")
+            batch += f"flush chain {_TABLE} in{me}\n"
+            batch += "".join(f"add rule {_TABLE} in{me} {rule.strip()}\n" for rule in rules if rule)
+        if batch:
+            kernel.nft_batch(self.descriptor, batch)
+        self._far, self._detours = all_far, all_detours
 
     def _count(self, *faults: AppliedFault) -> Count:
         counters = kernel.nft_counters(self.descriptor)
         names = [name for fault in faults for name in fault.names()]
         return Count(sum(counters[f"s{name}"] for name in names), sum(counters[f"n{name}"] for name in names))
+
+
+def _forward(me: str, target: str) -> str:
+    """The rules by which frames of one side meet its faults and go on."""
+    return f'jump f{me}; counter name "w{me}" fwd to "{target}";'
 
 
 def _jump(fault: AppliedFault, side: str) -> str:

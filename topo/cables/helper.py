@@ -34,6 +34,8 @@ _READY = b"ready\n"
 class Helper:
     """A helper that runs, until `finish`. Made by `start`."""
 
+    ends_within = 0.0  # seconds of work that it may have left when it is to end
+
     def __init__(self, lab: Emulation, name: str, process: "subprocess.Popen[bytes]") -> None:
         self.name = name  # of its process in the lab
         self.late = 0.0, 0.0  # seconds at most, and when that ended; known after `finish`
@@ -73,7 +75,7 @@ class Helper:
             return None
         self._process.terminate()
         self._process.send_signal(signal.SIGCONT)  # a stopped process would not receive SIGTERM
-        output = self._output(END_TIMEOUT, "end")
+        output = self._output(END_TIMEOUT + self.ends_within, "end")
         assert self._process.stdout is not None
         self._process.stdout.close()
         if status := self._process.wait():
@@ -188,5 +190,10 @@ def impair(
     name = f"relay-{found.name.replace('/', '-')}-{direction}"
     relay = Relayed.start(lab, None, "mrclab.topo.cables.relay", argument, name, lab.cables.descriptor)
     relay.link, relay.direction = found, direction
-    lab.cables.use_detour(found, direction, use=True)
+    relay.ends_within = impairment.delay + impairment.jitter
+    try:
+        lab.cables.use_detour(found, direction, use=True)
+    except BaseException:
+        relay.finish()
+        raise
     return relay

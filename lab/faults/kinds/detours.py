@@ -168,8 +168,8 @@ class Swap(FaultAction["SwapCables"]):
     @override
     def clear(self) -> None:
         if self._swapped:
-            self._swapped = False
             self.context.injector.swap(*self.fault.cables)
+            self._swapped = False
 
 
 @FAULTS.register
