@@ -2,12 +2,16 @@
 
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 
 from mrclab.topo.cables import helper
+from mrclab.topo.cables.impairment import Impairment
 from mrclab.topo.errors import EmulationError
 from mrclab.topo.linux.adaptivetimeout import MachineSlowness
+from mrclab.topo.model import Fabric
+from mrclab.topo.spec import FabricSpec
 
 
 class Ground:
@@ -66,3 +70,12 @@ def test_one_that_does_not_end_when_told_is_ended(tmp_path, monkeypatch):
     with pytest.raises(EmulationError, match=r"relay-x took more than .* to end"):
         it.finish()
     assert lab.process.returncode == -9
+
+
+def test_a_relay_may_take_as_long_to_end_as_it_holds_frames(tmp_path, monkeypatch):
+    monkeypatch.setattr(helper, "END_TIMEOUT", 0.1)
+    slowly = _GOOD.replace("(print(", "(__import__('time').sleep(1), print(")
+    lab = Ground(tmp_path, slowly.replace('"given": sys.argv[1]', '"counts": []'))
+    lab.fabric, lab.cables = Fabric(FabricSpec(planes=1)), Mock(descriptor=None, make_detour=lambda *_: [])
+    assert helper.impair(lab, "h1-p1", Impairment(delay=20)).clear() == []
+    assert lab.process.returncode == 0
