@@ -49,6 +49,7 @@ class SimFleet:
         self._record = record
         self._on_change = changed
         self._probing = False
+        self._due: dict[SimSwitch, int] = {}  # when switches that have started are provisioned
         self._fabric = fabric
         self._last_totals: dict[str, tuple[counters.Reading, dict[str, Any]]] = {}  # by switch, with what they are of
         fabric.packet_in = self._packet_in
@@ -84,8 +85,13 @@ class SimFleet:
         self._record(SwitchDown(switch=name, reason="it is gone"))
 
     def provision(self, switch: SimSwitch) -> None:
-        """Provision a switch that was restarted, empty."""
-        self._clock.call_at(self._clock.now + ticks(PROVISION_S * self.model.spec.time_scale), self._provision, switch)
+        """Provision an empty switch that has started, or continues."""
+        due = self._due[switch] = self._clock.now + ticks(PROVISION_S * self.model.spec.time_scale)
+        self._clock.call_at(due, self._provision_if_due, switch)
+
+    def _provision_if_due(self, switch: SimSwitch) -> None:
+        if self._due[switch] <= self._clock.now:  # else it has started once more
+            self._provision(switch)
 
     def adopt(self) -> None:
         """Adopt the switches after a controller restart; provision empty ones."""
@@ -95,7 +101,7 @@ class SimFleet:
 
     def _provision(self, switch: SimSwitch) -> None:
         name = switch.model.name
-        if switch.alive and self.on and switch.is_empty:
+        if switch.alive and not switch.frozen and self.on and switch.is_empty:
             switch.provision()
             self._record(SwitchReady(switch=name))
             self.probe_pending()
@@ -210,7 +216,7 @@ class SimFleet:
         """Count an EV at every switch from now on, also at those that come back; or no longer."""
         if on:
             self._fabric.watched.add(ev)
-            for switch in self._ready:
+            for switch in self.switches.made:
                 switch.watch([ev])
             return
         self._fabric.watched.remove(ev)

@@ -299,7 +299,10 @@ class SimWorld:
 
     def thaw(self, node: str) -> None:
         """Continue a switch after `freeze`."""
-        self.sim.switches[node].thaw()
+        switch = self.sim.switches[node]
+        switch.thaw()
+        if switch.is_empty:
+            self._controller.fleet.provision(switch)
 
     def is_alive(self, node: str) -> bool:
         """Return True if a node is there, even if stopped."""

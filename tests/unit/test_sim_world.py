@@ -142,6 +142,30 @@ def test_a_switch_that_dies_comes_back_empty_and_is_provisioned(tmp_path):
     assert target.read_bytes() == (made.files / "h1.bin").read_bytes()
 
 
+def test_a_switch_that_starts_twice_is_provisioned_0_2_s_after_its_last_start(tmp_path):
+    made = world(tmp_path)
+    for _ in range(2):
+        made.kill("t1-p2-1")
+        made.restart("t1-p2-1")
+        pass_time(made, 0.15)
+    assert made.sim.switches["t1-p2-1"].is_empty
+    pass_time(made, 0.06)
+    assert not made.sim.switches["t1-p2-1"].is_empty
+
+
+def test_a_switch_that_freezes_before_it_is_provisioned_is_so_after_it_continues(tmp_path):
+    made = world(tmp_path)
+    made.kill("t1-p2-1")
+    made.restart("t1-p2-1")
+    made.freeze("t1-p2-1")
+    pass_time(made, 1)
+    assert made.sim.switches["t1-p2-1"].is_empty
+    made.thaw("t1-p2-1")
+    pass_time(made, 0.21)
+    assert not made.sim.switches["t1-p2-1"].is_empty
+    assert made.call("controller", "wait_verified", timeout=2.0)["verified"]
+
+
 def test_a_switch_that_stands_still_is_named_and_nothing_is_read_into_it(tmp_path):
     made = world(tmp_path)
     made.injector.freeze("t1-p2-1")
@@ -254,6 +278,17 @@ def test_a_watched_ev_is_counted_at_exactly_the_switches_of_its_path(tmp_path):
     assert counted[f"t0-p{plane}-1"]["packets"] >= sent > 0
     made.call("controller", "unwatch_ev", ev=path["ev"])
     assert made.call("controller", "ev_counters")["evs"] == {}
+
+
+def test_a_switch_that_is_stopped_counts_evs_that_are_watched_meanwhile_when_it_continues(tmp_path):
+    made = world(tmp_path)
+    path = busy(made)[0]
+    switch = f"t0-p{path['plane']}-1"
+    made.freeze(switch)
+    made.call("controller", "watch_ev", ev=path["ev"])
+    made.thaw(switch)
+    until_done(made)
+    assert made.call("controller", "ev_counters")["evs"][str(path["ev"])][switch]["packets"] > 0
 
 
 def test_a_switch_that_comes_back_counts_watched_evs_from_zero_and_so_does_no_other(tmp_path):
