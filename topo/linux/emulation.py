@@ -307,8 +307,8 @@ class Emulation:
 
     def _ended_shells(self) -> dict[str, str]:
         """Return the endings of nodes' shells by node."""
-        nodes = self._namespaces if self.network is not None else ()
-        shells = {node: self.network[node].shell for node in nodes}
+        network = self.network
+        shells = {node: network[node].shell for node in network or ()}
         return {node: processes.ending(shell.returncode) for node, shell in shells.items() if shell.poll() is not None}
 
     # --- inside -----------------------------------------------------------------------------------------------------
@@ -332,29 +332,30 @@ class Emulation:
         self.network = nodes.empty_network()
         names = [*(host.name for host in self.fabric.hosts), *(switch.name for switch in self.fabric.switches)]
 
-        def make(name: str) -> tuple[Any, int]:
+        started: list[Any] = []
+
+        def make(name: str) -> Any:
             if self.fabric.has_host(name):
                 node = nodes.FabricHost(name, environment=environment, slowness=self.slowness)
             else:
                 device = f"{self.fabric.switch(name).device_id:x}"
                 node = nodes.FabricSwitch(name, dpid=device, environment=environment, emulation=self)
-            namespace = kernel.namespace_of(node.pid)
+            started.append(node)
+            namespace = self._namespaces[name] = kernel.namespace_of(node.pid)  # closed by `stop`, come what may
             kernel.silence(namespace)
-            return node, namespace
+            return node
 
         with ThreadPoolExecutor(_SHELLS_AT_ONCE, thread_name_prefix="shells") as pool:
             made = {name: pool.submit(make, name) for name in names}
             try:
                 for done, name in enumerate(names):
                     progress("nodes", done, len(names))
-                    node, descriptor = made[name].result()
-                    nodes.add_node(self.network, node)
-                    self._namespaces[name] = descriptor
+                    nodes.add_node(self.network, made[name].result())
             except BaseException:
                 pool.shutdown(cancel_futures=True)
-                for name, future in made.items():
-                    if name not in self._namespaces and not future.cancelled() and future.exception() is None:
-                        os.close(future.result()[1])
+                for node in started:
+                    if node.name not in self.network:
+                        node.terminate()
                 raise
         self.slowness.observe(time.monotonic() - began, _USUAL_SHELL * len(names))
         progress("nodes", len(names), len(names))
