@@ -5,6 +5,8 @@ from unittest.mock import Mock
 import pytest
 
 from mrclab.lab.faults.kinds.detours import Swap
+from mrclab.lab.run.wire.watch import ProcessWatcher
+from mrclab.lab.run.wire.wireinjector import WireFaultInjector
 from mrclab.topo.cables import cables, helper
 from mrclab.topo.cables.cablefaults import Drop
 from mrclab.topo.cables.cables import Cables, Count
@@ -115,3 +117,23 @@ def test_a_relay_that_gets_no_frames_is_ended(monkeypatch, made):
     with pytest.raises(EmulationError, match="no memory"):
         helper.impair(Lab(), ONE, Impairment(delay=0.01))
     assert Relay.ended == 1
+
+
+def test_a_helper_that_comes_again_is_watched_again(monkeypatch):
+    watched = ProcessWatcher()
+    world = Mock(excuse=watched.excuse, expect_alive=watched.expect_alive)
+    injector = WireFaultInjector(Mock(), world)
+    again = Mock(late=(0.0, 0.0), clear=Mock(return_value=[]))
+    again.name = "relay-x"
+    monkeypatch.setattr(helper, "impair", lambda *_, **__: again)
+    for _ in range(2):
+        relay = injector.impair(ONE, Impairment(delay=0.01), direction="up", seed=1)
+        assert watched._excused == set()
+        relay.clear()
+        assert watched._excused == {"relay-x"}
+    again.clear.return_value, again.name = helper.SentFrames(), "background-x"
+    monkeypatch.setattr(helper, "send", lambda *_: again)
+    for _ in range(2):
+        traffic = injector.background("h1", "h3", (1, 1), 10.0, 100, "x")
+        assert "background-x" not in watched._excused
+        traffic.clear()

@@ -10,7 +10,6 @@ from mrclab.topo.cables.impairment import Impairment
 from mrclab.topo.linux import channels
 from mrclab.topo.linux.emulation import Emulation
 from mrclab.topo.linux.switches.targets import Launch
-from mrclab.topo.process.nodecontrol import Clearable
 
 if TYPE_CHECKING:
     from mrclab.lab.run.wire.wireworld import WireWorld
@@ -30,6 +29,7 @@ class _WireInjected:
 class _WireImpaired:
     def __init__(self, relayed: helper.Relayed, world: "WireWorld") -> None:
         self._relayed, self._world = relayed, world
+        world.expect_alive(relayed.name)  # another of this name may have ended
 
     def clear(self) -> tuple[int, int, int]:
         self._world.excuse(self._relayed.name)
@@ -41,6 +41,7 @@ class _WireImpaired:
 class _Sending:
     def __init__(self, sender: helper.FrameSender, world: "WireWorld") -> None:
         self._sender, self._world = sender, world
+        world.expect_alive(sender.name)
 
     def clear(self) -> tuple[int, int]:
         self._world.excuse(self._sender.name)
@@ -127,7 +128,7 @@ class WireFaultInjector:
         """SIGKILL all processes that run on a host besides its agent."""
         return self._emulation.kill_programs(host)
 
-    def cut_control(self, switch: str) -> Clearable:
+    def cut_control(self, switch: str) -> channels.Cut:
         """Cut the P4Runtime channel of a switch."""
         lab = self._emulation
         path = Launch(lab.fabric.switch(switch), lab.fabric.spec, lab.run_dir).socket
