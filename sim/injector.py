@@ -1,9 +1,9 @@
-"""Fault injector of virtual time: carrier and frames of cables, background traffic; nodes by their operations."""
+"""Fault injector of virtual time: carrier and frames of cables, background traffic. Nodes are a world's own."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from mrclab.sim.clock import SECOND
 from mrclab.sim.frame import of_bytes
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from mrclab.sim.fabric import SimFabric
     from mrclab.sim.frame import SimFrame
     from mrclab.sim.links.cable import Cable, HalfLink
-    from mrclab.topo.process.nodecontrol import Clearable, NodeControl
 
 _SIDES: Final = {"both": (0, 1), "up": (0,), "down": (1,)}
 _NUMBER_BYTES: Final = 4
@@ -97,26 +96,24 @@ class BackgroundSender:
 
 
 class SimFaultInjector:
-    """Injects faults into a simulated fabric; `nodes` starts and ends nodes. Cables are named as in `Fabric.link`."""
+    """Injects faults into a simulated fabric. Cables are named as in `Fabric.link`."""
 
-    def __init__(self, fabric: SimFabric, nodes: NodeControl, seed: int) -> None:
+    def __init__(self, fabric: SimFabric, seed: int) -> None:
         self._fabric = fabric
         self._seed = seed
         self._down_by: dict[int, list[str]] = {}  # cable → owners that hold it down
         self._count = 0
-        self.kill, self.terminate, self.restart = nodes.kill, nodes.terminate, nodes.restart
-        self.freeze, self.thaw, self.is_alive = nodes.freeze, nodes.thaw, nodes.is_alive
 
     def _touch(self, link: str) -> Cable:
         name = self._fabric.model.link(link).name
         self._fabric.touched[name] = None
         return self._fabric.cable(name)
 
-    def kill_programs(self, host: str) -> int:
+    def kill_programs(self, host: str) -> NoReturn:
         """Refuse: no programs run in virtual time."""
         raise TopoError(f"{host} runs no programs in virtual time; kill them on the wire")
 
-    def cut_control(self, switch: str) -> Clearable:
+    def cut_control(self, switch: str) -> NoReturn:
         """Refuse: there is no control channel in virtual time."""
         raise TopoError(f"{switch} has no control channel in virtual time; cut it on the wire")
 

@@ -68,8 +68,9 @@ MAX_CONFIGS: Final = 64
 _DIGITS: Final = 9  # of the seconds in the history
 
 
-class SimWorld:
-    """A lab that is up. Hosts' regions are files below `files`; some hosts may have a transport of their own.
+class SimWorld(SimFaultInjector):
+    """A lab that is up, and its own fault injector. Hosts' regions are files below `files`; some hosts may have a
+    transport of their own.
 
     Without `history` no host is sampled, and only the records for completion times and errors are kept.
     """
@@ -85,20 +86,20 @@ class SimWorld:
         of_hosts: Mapping[str, TransportSpec] | None = None,
         history: bool = True,
     ) -> None:
+        self._clock = Clock()
+        self.sim = SimFabric(self._clock, fabric, seed)
+        super().__init__(self.sim, seed)
         self._has_history = history
         self.fabric = fabric
-        self.seed = seed
         self.files = files
         self.check_interrupt: Callable[[], object] = lambda: None  # raises where time must not pass any more
         self._depths_every = ticks(DEPTHS_S * fabric.spec.display_scale)
-        self._clock = Clock()
         self._is_large = len(fabric.links) > MAX_SHOWN
         self._keeps_qps = history and not self._is_large
         self._open_loops: list[SimOpenLoop] = []
         self._lines = CompressedLog()
         self._encode = json.JSONEncoder(separators=(",", ":")).encode
         self._events: list[tuple[str, dict[str, Any]]] = []
-        self.sim = SimFabric(self._clock, fabric, seed)
         record = functools.partial(self._write_now, CONTROLLER)
         self._controller = SimController(self.sim, transport, mapper, record, self._advance, of_hosts or {})
         self._operations = by_name(self._controller.core, asynchronous=False)
@@ -111,7 +112,6 @@ class SimWorld:
         self.sim.start_host = self._controller.nodes.start_host = self._start_if_new
         for name in self._controller.probing:
             self._start_host(name)
-        self.injector = SimFaultInjector(self.sim, self, seed)
         if history:
             self._clock.call_at(0, self._record_depths)
         self._controller.begin()
@@ -196,7 +196,7 @@ class SimWorld:
 
     def _start_host(self, name: str) -> None:
         config = self._controller.nodes.configs[name]
-        rng, secrets = draws(self.seed, name, repeatable=True)
+        rng, secrets = draws(self._seed, name, repeatable=True)
         host = RunningHost(
             config,
             rng,
@@ -215,7 +215,7 @@ class SimWorld:
         self.hosts[name] = host
         self._controller.nodes.running[name] = host
         self._used.append(name)
-        host.record({"kind": "agent.start", "config_version": config.version, "seed": self.seed})
+        host.record({"kind": "agent.start", "config_version": config.version, "seed": self._seed})
         self.sim.connect(name, _nic(host))
 
     def last_output(self, node: str) -> str:

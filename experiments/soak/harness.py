@@ -39,7 +39,7 @@ class SoakHarness:
         self.plan = plan
         self.clock = Clock()
         self.fabric = SimFabric(self.clock, plan.fabric, plan.seed)
-        self.injector = SimFaultInjector(self.fabric, self, plan.seed)
+        self.injector = SimFaultInjector(self.fabric, plan.seed)
         self.denylist = Denylist(plan.fabric)
         self.transports: dict[str, Any] = {}
         self.nics: dict[str, SimNic] = {}
@@ -135,32 +135,6 @@ class SoakHarness:
         for flow in self.plan.after:
             self._begin(flow)
 
-    # --- nodes, as SimFaultInjector needs them -----------------------------------------------------------------------
-
-    def kill(self, node: str) -> None:
-        """Kill a switch."""
-        self.fabric.switches[node].die()
-
-    terminate = kill
-
-    def restart(self, node: str) -> None:
-        """Start a switch again, with its entries."""
-        switch = self.fabric.switches[node]
-        switch.revive()
-        switch.provision()
-
-    def freeze(self, node: str) -> None:
-        """Stop a switch's process."""
-        self.fabric.switches[node].freeze()
-
-    def thaw(self, node: str) -> None:
-        """Continue a switch."""
-        self.fabric.switches[node].thaw()
-
-    def is_alive(self, node: str) -> bool:
-        """Return True if a switch is not dead."""
-        return self.fabric.switches[node].alive
-
     # --- faults -------------------------------------------------------------------------------------------------------
 
     def _start_fault(self, fault: SoakFault) -> None:
@@ -215,12 +189,19 @@ class SoakHarness:
         return lambda: self.injector.swap(*links)
 
     def _do_switch_crash(self, fault: SoakFault, switch: str) -> _Undo:
-        self.kill(switch)
-        return lambda: self.restart(switch)
+        known = self.fabric.switches[switch]
+        known.die()
+
+        def restart() -> None:
+            known.revive()
+            known.provision()
+
+        return restart
 
     def _do_switch_freeze(self, fault: SoakFault, switch: str) -> _Undo:
-        self.freeze(switch)
-        return lambda: self.thaw(switch)
+        known = self.fabric.switches[switch]
+        known.freeze()
+        return known.thaw
 
     def _do_wrong_entry(self, fault: SoakFault, switch: str, port: int, to: int) -> _Undo:
         known = self.fabric.switches[switch]

@@ -12,7 +12,6 @@ from mrclab.topo.cables import cablefaults
 from mrclab.topo.cables.cablefaults import Direction, Match
 from mrclab.topo.cables.impairment import Impairment
 from mrclab.topo.model import Fabric
-from mrclab.topo.process.nodecontrol import Clearable, NodeControl
 
 CONTROLLER = "controller"  # node and process name
 
@@ -33,8 +32,33 @@ class Impaired(Protocol):
         """End it; return frames that came in, those lost on purpose, and those that left."""
 
 
-class FaultInjector(NodeControl, Protocol):
-    """Fault injector of a world. Cables are named as in `Fabric.link`."""
+class Clearable(Protocol):
+    """A change that can be undone."""
+
+    def clear(self) -> None:
+        """Undo it."""
+
+
+class FaultInjector(Protocol):
+    """Fault injector of a world. Cables are named as in `Fabric.link`; a node is a switch, a host or `controller`."""
+
+    def kill(self, node: str) -> None:
+        """Kill its process; the run is not INVALID for that."""
+
+    def terminate(self, node: str) -> None:
+        """End its process in good order; the run is not INVALID for that."""
+
+    def restart(self, node: str) -> None:
+        """Start it with no state; hosts and controller serve on return."""
+
+    def freeze(self, node: str) -> None:
+        """Stop its process with all its state."""
+
+    def thaw(self, node: str) -> None:
+        """Continue its process."""
+
+    def is_alive(self, node: str) -> bool:
+        """Return True while its process exists, stopped or not."""
 
     def hold_down(self, owner: str, *links: str) -> None:
         """Take the carrier from both ends of cables, all at once, for as long as `owner` holds them."""

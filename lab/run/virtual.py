@@ -87,7 +87,7 @@ class VirtualWorld:
         self.stuck, self.deadlocked, self.open_loop = sim.stuck, sim.deadlocked, sim.open_loop
         sim.check_interrupt = self._check_interrupt
         interrupts.on_deferred = self._sim.halt
-        self.injector: FaultInjector = self._sim.injector
+        self.injector: FaultInjector = sim
         self.record(WorldBegin(world=NAME), 0.0)
 
     @property

@@ -28,7 +28,7 @@ def uplinks(folder: Path, transport: TransportSpec, down: str = "", **changes: A
     """Data packets that each uplink of the sender's T0 sent for one write of 256 packets."""
     world = SimWorld(Fabric(specs.load({**FABRIC, **changes})), seed=1, transport=transport, mapper=None, files=folder)
     if down:
-        world.injector.hold_down("cut", down)
+        world.hold_down("cut", down)
     source, target = write(world, "h1", "h2", SIZE)
     until_done(world)
     assert target.read_bytes() == source.read_bytes()

@@ -25,14 +25,8 @@ from mrclab.topo.cables.cablefaults import (
 from mrclab.topo.cables.impairment import Impairer, Impairment
 
 
-class Nodes:
-    """A switchboard for tests that end no node."""
-
-    kill = terminate = restart = freeze = thaw = is_alive = None
-
-
 def broken(sim):
-    return SimFaultInjector(sim.fabric, Nodes(), 1)
+    return SimFaultInjector(sim.fabric, 1)
 
 
 def hits(action, count, clock=None):

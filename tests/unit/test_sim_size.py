@@ -144,7 +144,7 @@ def test_of_a_large_fabric_the_cables_are_verified_that_something_was_done_to(pa
     assert (outcome["verified"], outcome["links"], outcome["problems"]) == (True, 2_097_152, [])
     assert sum(switch.cpu_out for switch in paper.sim.switches.made) - sent == 2 * 2 * 512
     assert not paper.hosts
-    paper.injector.swap("t0-p3-1/t1-p3-2", "t0-p3-7/t1-p3-4")
+    paper.swap("t0-p3-1/t1-p3-2", "t0-p3-7/t1-p3-4")
     swapped = paper.call("controller", "verify", timeout=0.001)
     assert not swapped["verified"]
     assert swapped["failed"] == ["t0-p3-1/t1-p3-2", "t0-p3-7/t1-p3-4"]

@@ -93,19 +93,19 @@ def test_what_a_node_refuses_is_an_answer_with_a_code(tmp_path):
 
 def test_a_dead_cable_and_swapped_ones_are_found_and_found_healed(tmp_path):
     made = world(tmp_path)
-    made.injector.hold_down("cut", "t0-p1-1/t1-p1-1")
+    made.hold_down("cut", "t0-p1-1/t1-p1-1")
     answer = made.call("controller", "verify", timeout=1.0)
     assert not answer["verified"]
     assert answer["problems"] == [
         "t0-p1-1 port 3 should reach t1-p1-1 port 1, reaches nothing",
         "t1-p1-1 port 1 should reach t0-p1-1 port 3, reaches nothing",
     ]
-    made.injector.release("cut")
+    made.release("cut")
     assert made.call("controller", "wait_verified", timeout=1.0)["verified"]
-    made.injector.swap("h1-p2", "h2-p2")
+    made.swap("h1-p2", "h2-p2")
     answer = made.call("controller", "verify", timeout=1.0)
     assert "t0-p2-1 port 1 should reach h1 port 2, reaches h2 port 2" in answer["problems"]
-    made.injector.swap("h1-p2", "h2-p2")
+    made.swap("h1-p2", "h2-p2")
     assert made.call("controller", "verify", timeout=1.0)["verified"]
 
 
@@ -132,10 +132,10 @@ def test_a_switch_that_dies_comes_back_empty_and_is_provisioned(tmp_path):
     made = world(tmp_path)
     _, target = write(made)
     made.run(0.2)
-    made.injector.kill("t1-p2-1")
+    made.kill("t1-p2-1")
     assert made.call("controller", "status")["by_switch"]["t1-p2-1"]["state"] == "connecting"
     assert "t1-p2-1" not in made.call("controller", "counters")["switches"]
-    made.injector.restart("t1-p2-1")
+    made.restart("t1-p2-1")
     assert made.call("controller", "status")["by_switch"]["t1-p2-1"]["state"] == "provisioning"
     until_done(made)
     assert made.call("controller", "wait_verified", timeout=2.0)["verified"]
@@ -168,7 +168,7 @@ def test_a_switch_that_freezes_before_it_is_provisioned_is_so_after_it_continues
 
 def test_a_switch_that_stands_still_is_named_and_nothing_is_read_into_it(tmp_path):
     made = world(tmp_path)
-    made.injector.freeze("t1-p2-1")
+    made.freeze("t1-p2-1")
     status = made.call("controller", "status")
     assert (status["state"], status["switches_ready"]) == ("verifying", len(made.fabric.switches) - 1)
     assert status["by_switch"]["t1-p2-1"] == {"state": "ready", "silent": True, "error": "is stopped"}
@@ -182,14 +182,14 @@ def test_a_switch_that_stands_still_is_named_and_nothing_is_read_into_it(tmp_pat
     assert made.now - began == pytest.approx(0.5)
     with pytest.raises(RpcError, match=r"t1-p2-1 stays drained: after 0\.5 s it still is stopped"):
         made.call("controller", "undrain", switch="t1-p2-1", timeout=0.5)
-    made.injector.thaw("t1-p2-1")
+    made.thaw("t1-p2-1")
     assert made.call("controller", "undrain", switch="t1-p2-1", timeout=0.5)["undrained"]
 
 
 @pytest.mark.parametrize(("op", "more"), [("repair", {}), ("misroute", {"port": 1})])
 def test_a_switch_that_is_gone_cannot_be_written(op, more, tmp_path):
     made = world(tmp_path)
-    made.injector.kill("t1-p2-1")
+    made.kill("t1-p2-1")
     with pytest.raises(RpcError, match="t1-p2-1: is not ready but connecting; wait for it"):
         made.call("controller", op, switch="t1-p2-1", **more)
 
@@ -198,13 +198,13 @@ def test_a_host_that_dies_is_told_of_and_another_takes_its_place(tmp_path):
     made = world(tmp_path)
     write(made)
     made.run(0.1)
-    made.injector.kill("h3")
+    made.kill("h3")
     assert [(host, event["kind"]) for host, event in made.run(0.1)] == [("h3", "agent.gone")]
     with pytest.raises(RpcError, match="the agent of h3 is down"):
         made.call("h3", "hello")
     made.run(1.0)
-    made.injector.restart("h3")
-    made.injector.restart("h3")
+    made.restart("h3")
+    made.restart("h3")
     _, target = write(made, "h2", "h3")
     until_done(made)
     assert target.read_bytes() == (made.files / "h2.bin").read_bytes()
@@ -235,7 +235,7 @@ def test_a_drain_on_fast_links_takes_as_many_round_trips(tmp_path):
 
 def test_clustermapper_finds_a_lossy_nic_cable_and_has_it_denied(tmp_path):
     made = world(tmp_path, mapper={"cycle": 0.1, "deny": True})
-    made.injector.inject([("h2-p3", SeededLoss(0.3, "gray"))], match=EVERY_PACKET, direction="both")
+    made.inject([("h2-p3", SeededLoss(0.3, "gray"))], match=EVERY_PACKET, direction="both")
     made.run(1.05)
     [verdict] = made.call("controller", "map")["verdicts"]
     assert verdict["element"] == "h2-p3/t0-p3-1"
@@ -246,7 +246,7 @@ def test_clustermapper_finds_a_lossy_nic_cable_and_has_it_denied(tmp_path):
 def test_clustermapper_lifts_its_denial_after_as_many_round_trips_on_fast_links(tmp_path):
     link = {"rate": 100e9, "delay": 600e-9}
     made = world(tmp_path, mapper={"cycle": 100e-6, "deny": True}, planes=2, hosts_per_t0=1, link=link)
-    fault = made.injector.inject([("h2-p2", SeededLoss(0.5, "gray"))], match=EVERY_PACKET, direction="both")
+    fault = made.inject([("h2-p2", SeededLoss(0.5, "gray"))], match=EVERY_PACKET, direction="both")
     pass_time(made, 2e-3)
     assert made.call("controller", "status")["denied"]
     fault.clear()
@@ -339,7 +339,7 @@ def test_a_precheck_names_what_a_job_must_not_meet(tmp_path):
         *((f"h{number}", "4 NIC ports up") for number in range(1, 5)),
         ("denylist", "empty"),
     ]
-    made.injector.hold_down("cut", "h1-p2")
+    made.hold_down("cut", "h1-p2")
     made.call("controller", "misroute", switch="t0-p1-1", port=3)
     made.call("controller", "deny", what="t1-p2-1")
     made.kill("h4")
@@ -425,15 +425,15 @@ def test_the_controller_refuses_in_the_words_of_the_wire(tmp_path, op, arguments
 
 def test_without_a_controller_nothing_is_written_and_nothing_stops(tmp_path):
     made = world(tmp_path, mapper={"cycle": 0.1})
-    made.injector.kill("controller")
+    made.kill("controller")
     with pytest.raises(RpcError, match="the controller is down"):
         made.call("controller", "status")
-    made.injector.kill("t1-p1-1")
-    made.injector.restart("t1-p1-1")
+    made.kill("t1-p1-1")
+    made.restart("t1-p1-1")
     _, target = write(made)
     until_done(made)
     assert target.read_bytes() == (made.files / "h1.bin").read_bytes()
-    made.injector.restart("controller")
+    made.restart("controller")
     assert made.call("controller", "wait_verified", timeout=2.0)["verified"]
 
 
@@ -450,11 +450,11 @@ def history(path, seed):
     made = world(path, seed, {"cycle": 0.2})
     write(made, size=4 << 20)
     made.run(0.1)
-    made.injector.inject([("h2-p3", SeededLoss(0.3, "gray"))], match=EVERY_PACKET, direction="both")
-    made.injector.hold_down("cut", "h1-p1", "t0-p2-2/t1-p2-1")
+    made.inject([("h2-p3", SeededLoss(0.3, "gray"))], match=EVERY_PACKET, direction="both")
+    made.hold_down("cut", "h1-p1", "t0-p2-2/t1-p2-1")
     until_done(made)
-    made.injector.kill("t1-p1-1")
-    made.injector.release("cut")
+    made.kill("t1-p1-1")
+    made.release("cut")
     made.run(made.now + 1.0)
     made.stop()
     made.collect(path)

@@ -1,1 +1,1 @@
-"""Processes of the lab: their scheduling, their lateness, and the control of the nodes that they run."""
+"""Processes of the lab: their scheduling and their lateness."""

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from mrclab.lab.faults.action import CONTROLLER, FaultAction, SteppedAction
+from mrclab.lab.faults.action import CONTROLLER, Clearable, FaultAction, SteppedAction
 from mrclab.lab.faults.base import FAULTS, FaultBase, LastingFault
 from mrclab.lab.faults.families import KillProcess
 from mrclab.lab.faults.overlap import CHANNEL, PROCESS, THE_CONTROLLER
@@ -14,7 +14,6 @@ from mrclab.lab.faults.probe import SWITCH, FaultProbe
 from mrclab.lab.scenario.names import SwitchName
 from mrclab.lab.scenario.units import Duration, show_seconds
 from mrclab.topo.model import Fabric
-from mrclab.topo.process.nodecontrol import Clearable
 
 
 class ControllerFault(FaultBase):
