@@ -147,18 +147,24 @@ class DataPlane:
         self._has_timers = self.instance.ages or bool(pipeline.program.learn_lists)
         self.program_changed()
 
-    def save(self, pipeline: Compiled) -> None:
-        """Make `pipeline` the one that the control plane reads and writes; the running one forwards until `commit`."""
+    def save(self, pipeline: Compiled | None) -> None:
+        """Make `pipeline` the one that the control plane reads and writes; the running one forwards until `commit`.
+
+        None: the control plane reads and writes the running one again.
+        """
         from mrclab.softswitch.pipeline import Instance  # noqa: PLC0415
 
-        self._saved = Instance(pipeline, self)
+        self._saved = None if pipeline is None else Instance(pipeline, self)
 
     def program(self) -> Instance:
         """Return the program that is written to: the saved one, else the running one. PreconditionError without any."""
-        found = self._saved or self.instance
-        if found is None:
+        return self._saved or self.running()
+
+    def running(self) -> Instance:
+        """Return the program that forwards. PreconditionError without any."""
+        if self.instance is None:
             raise PreconditionError("no pipeline is set yet")
-        return found
+        return self.instance
 
     @property
     def replication(self) -> Replication:
@@ -185,12 +191,12 @@ class DataPlane:
         """Inject a packet as received on the CPU port."""
         if self.cpu_port is None:
             raise PreconditionError("the switch was started without a CPU port")
-        instance, frame, cpu_port = self.program(), bytearray(data), self.cpu_port
+        instance, frame, cpu_port = self.running(), bytearray(data), self.cpu_port
         self._guarded(lambda: instance.ingress(frame, cpu_port, len(frame)))
 
     def inject(self, port: int, data: bytes) -> None:
         """Process a frame as if received on `port` (for tests and tools)."""
-        self.program().ingress(bytearray(data), port, len(data))
+        self.running().ingress(bytearray(data), port, len(data))
 
     def settle(self) -> None:
         """Run pending resubmits, recirculations and due queues, in place of the loop (for tests and tools)."""

@@ -57,12 +57,11 @@ class Digests:
         self._expire(digest)
         if message in digest.known:
             return
-        if config.ack_timeout:
-            digest.known[message] = None
+        digest.known[message] = None
         if not digest.filling:
             digest.since = self._monotonic()
         digest.filling.append(message)
-        if len(digest.filling) >= max(config.max_list_size, 1) or not config.max_timeout:
+        if 0 < config.max_list_size <= len(digest.filling) or not config.max_timeout:
             self._send(digest)
 
     def _expire(self, digest: _List) -> None:
@@ -79,14 +78,15 @@ class Digests:
     def _forget(digest: _List, list_id: int) -> None:
         messages, _ = digest.sent.pop(list_id, ((), 0.0))
         for message in messages:
-            digest.known.pop(message, None)
+            del digest.known[message]
 
     def _send(self, digest: _List) -> None:
         messages = tuple(digest.filling)
         digest.filling.clear()
         list_id, digest.next_id = digest.next_id, digest.next_id + 1
-        if digest.config is not None and digest.config.ack_timeout:
-            digest.sent[list_id] = (messages, self._monotonic())
+        digest.sent[list_id] = (messages, self._monotonic())
+        if digest.config is not None and not digest.config.ack_timeout:
+            self._forget(digest, list_id)
         if self.callback is not None:
             self.callback(DigestList(digest.name, list_id, messages, time.time_ns()))
 

@@ -113,8 +113,8 @@ class TableEntry:
     """One table entry. `priority` as in P4Runtime: larger wins, 0 where the table has no ternary/range/optional key.
 
     On reads `counter`, `meter` and `idle_for` (seconds since the last hit) are filled in where the table has them.
-    On writes `counter` and `meter`, if not None, initialise the direct resources. `notes` are kept for the control
-    plane; the program's own entries have none.
+    On writes `counter`, if not None, and `meter` set the direct resources. `notes` are kept for the control plane; the
+    program's own entries have none.
     """
 
     match: MatchKey
@@ -145,8 +145,8 @@ class CloneSession:
 
 @dataclass(frozen=True)
 class DigestConfig:
-    """Settings of digests: seconds until a list is sent at the latest, its length, seconds until unacknowledged
-    messages may repeat.
+    """Settings of digests: seconds until a list is sent at the latest, its length (0: any), seconds until
+    unacknowledged messages may repeat.
     """
 
     max_timeout: float

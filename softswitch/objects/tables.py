@@ -309,11 +309,13 @@ class RuntimeTable:
             self.profile.target(action).users += change
 
     def modify(self, entry: TableEntry) -> None:
-        """Replace action, idle timeout and notes of an entry."""
+        """Replace action, idle timeout, meter and notes of an entry, and its counter if one is given."""
         self._writable()
         check(self.table.name, self.table.key, entry.match)
         stored = self._find(entry.match, entry.priority)
         value = self._value(entry.action, stored.cell)
+        if stored.cell is not None and stored.cell[METER + 1] is not None:
+            stored.cell[METER + 1].configure(entry.meter)  # before all else: it may refuse
         self._use(entry.action, 1)
         self._use(stored.action, -1)
         stored.action, stored.idle_timeout, stored.notes = entry.action, entry.idle_timeout, entry.notes
@@ -321,8 +323,6 @@ class RuntimeTable:
             stored.cell[LAST_HIT] = self._monotonic()
             if entry.counter is not None:
                 stored.cell[PACKETS], stored.cell[BYTES] = entry.counter
-            if entry.meter is not None and stored.cell[METER + 1] is not None:
-                stored.cell[METER + 1].configure(entry.meter)
         self._matcher.put(entry.match, entry.priority, value)
 
     def delete(self, match: MatchKey, priority: int) -> None:

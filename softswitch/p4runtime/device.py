@@ -80,13 +80,14 @@ class Device:
                 self._commit(self._saved, [])
             elif action == SetRequest.RECONCILE_AND_COMMIT:
                 new = load_pipeline(config, self._switch)
+                self._save(None)  # what forwards is kept, not what was written to a saved pipeline
                 self._commit(new, parse_replay(self._pipeline, new) if self._pipeline else [])
             else:
                 raise invalid("Invalid SetForwardingPipeline action")
         return p4r.SetForwardingPipelineConfigResponse()
 
-    def _save(self, pipeline: ForwardingPipeline) -> None:
-        self._switch.run(lambda: self._switch.save(pipeline.compiled))
+    def _save(self, pipeline: ForwardingPipeline | None) -> None:
+        self._switch.run(lambda: self._switch.save(None if pipeline is None else pipeline.compiled))
         self._saved = pipeline
 
     def _commit(self, pipeline: ForwardingPipeline, replay: list[Apply]) -> None:

@@ -1,5 +1,6 @@
 """Setting, saving, committing and reconciling pipelines."""
 
+import json
 from typing import Any
 
 import pytest
@@ -65,6 +66,19 @@ def test_saving_leaves_the_running_pipeline_alone_until_commit(primary: Client, 
     assert primary.get_pipeline(GetRequest.COOKIE_ONLY).cookie.cookie == 9
     with pytest.raises(RefusedError, match="UNKNOWN: Error in second phase of device update"):
         primary.set_pipeline(b"", SetRequest.COMMIT, p4info=p4i.P4Info())
+
+
+def test_a_packet_out_crosses_the_running_pipeline_and_not_the_saved_one(primary: Client, running: Running) -> None:
+    primary.set_pipeline(PROGRAM_JSON, SetRequest.VERIFY_AND_SAVE)
+    crossed = []
+
+    def watch() -> None:
+        for name, instance in (("running", running.switch.instance), ("saved", running.switch.program())):
+            instance.ingress = lambda *_, name=name: crossed.append(name)
+        running.switch.packet_out(bytes(60))
+
+    running.switch.run(watch)
+    assert crossed == ["running"]
 
 
 def test_a_second_pipeline_takes_the_place_of_the_saved_one(primary: Client) -> None:
@@ -184,6 +198,27 @@ def test_reconciling_keeps_what_controllers_wrote(primary: Client, running: Runn
     primary.set_pipeline(PROGRAM_JSON, SetRequest.RECONCILE_AND_COMMIT, cookie=4)
     assert primary.read(*everything) == before
     assert primary.get_pipeline(GetRequest.COOKIE_ONLY).cookie.cookie == 4
+
+
+def test_reconciling_keeps_what_runs_and_not_what_waits_for_a_commit(primary: Client) -> None:
+    primary.insert(entry(1))
+    primary.set_pipeline(PROGRAM_JSON, SetRequest.VERIFY_AND_SAVE)
+    primary.insert(entry(2))
+    primary.set_pipeline(PROGRAM_JSON, SetRequest.RECONCILE_AND_COMMIT)
+    assert primary.read(EXACT) == [entry(1)]
+    with pytest.raises(RefusedError, match="no config is saved"):
+        primary.set_pipeline(b"", SetRequest.COMMIT, p4info=p4i.P4Info())
+
+
+def test_a_default_action_that_was_reset_is_the_new_programs(primary: Client) -> None:
+    program = json.loads(PROGRAM_JSON)
+    [table] = [t for p in program["pipelines"] for t in p["tables"] if t["name"] == "IngressImpl.exact_table"]
+    of_table = dict(zip(table["actions"], table["action_ids"], strict=True))
+    table["default_entry"]["action_id"] = of_table["IngressImpl.drop"]
+    primary.modify(NAMES.default("exact_table", NAMES.action("to_cpu", 5)))
+    primary.modify(NAMES.default("exact_table"))
+    primary.set_pipeline(json.dumps(program).encode(), SetRequest.RECONCILE_AND_COMMIT)
+    assert primary.read(NAMES.default("exact_table")) == [NAMES.default("exact_table", NAMES.action("drop"))]
 
 
 def test_reconciling_what_the_new_program_cannot_hold_changes_nothing(primary: Client) -> None:

@@ -262,6 +262,29 @@ def test_direct_resources_are_written_with_the_entry_and_read_only_when_asked(
     assert full.counter_data.packet_count == 7
 
 
+def test_a_modify_that_the_data_plane_refuses_changes_nothing(primary: Client, running: Running) -> None:
+    entry = ternary(meter_config=p4r.MeterConfig(cir=1, cburst=2, pir=3, pburst=4))
+    primary.insert(entry)
+    [before] = running.entries("IngressImpl.ternary_table")
+    wrong = NAMES.entry("ternary_table", TERNARY_KEY, NAMES.action("colour", 5), 10)
+    wrong.meter_config.CopyFrom(p4r.MeterConfig(cir=2, pir=1))
+    [(code, text)] = refusal(primary, (MODIFY, wrong))
+    assert (code, text.rpartition(": ")[2]) == ("UNKNOWN", "peak rate 1 is below the committed rate 2")
+    [held] = running.entries("IngressImpl.ternary_table")
+    assert (held.action, held.meter) == (before.action, before.meter)
+
+
+@pytest.mark.parametrize("config", [None, p4r.MeterConfig(cir=-1, cburst=-1, pir=-1, pburst=-1)])
+def test_a_modify_without_a_meter_configuration_makes_it_green_again(
+    primary: Client, running: Running, config: p4r.MeterConfig | None
+) -> None:
+    primary.insert(ternary(meter_config=p4r.MeterConfig(cir=1, cburst=2, pir=3, pburst=4)))
+    primary.modify(ternary(meter_config=config, counter_data=p4r.CounterData(packet_count=7)))
+    primary.modify(ternary(meter_config=config))
+    [held] = running.entries("IngressImpl.ternary_table")
+    assert (held.meter, held.counter) == (None, CounterValue(7, 0))
+
+
 def test_idle_timeout_is_kept_to_the_millisecond_and_its_age_is_read(primary: Client, running: Running) -> None:
     entry = NAMES.entry("idle_table", {"hdr.ethernet.src": 1}, NAMES.action("learn"), idle_timeout_ns=1_500_900_000)
     primary.insert(entry)

@@ -11,9 +11,10 @@ from mrclab.softswitch.clock import SwitchClock
 from mrclab.softswitch.compiler import handover
 from mrclab.softswitch.inprocess import InProcess
 from mrclab.softswitch.objects import hashing
+from mrclab.softswitch.objects.digests import Digests
 from mrclab.softswitch.objects.match import matcher
 from mrclab.softswitch.objects.meters import GREEN, RED, YELLOW, RuntimeMeter
-from mrclab.softswitch.objects.runtime_api import InvalidRequestError, MeterConfig, PipelineError
+from mrclab.softswitch.objects.runtime_api import DigestConfig, InvalidRequestError, MeterConfig, PipelineError
 from mrclab.softswitch.p4 import cache
 from mrclab.softswitch.p4.bmv2json import MAX_CELLS
 from mrclab.softswitch.p4.program import FieldRef, TableKey
@@ -51,6 +52,42 @@ def test_meter_spends_the_peak_bucket_first_and_refills_with_time():
 def test_meter_refuses_a_peak_below_the_committed_rate():
     with pytest.raises(InvalidRequestError, match="below the committed"):
         RuntimeMeter(packets=True, clock=lambda: 0).configure(MeterConfig(2, 1, 1, 1))
+
+
+def digest(config):
+    """A digest with its lists, and a clock to be set."""
+    now, lists = [0.0], []
+    made = Digests({1: "learn"}, lambda: now[0])
+    made.callback = lambda found: lists.append(found.messages)
+    made.enable("learn", config)
+    return made, now, lists
+
+
+def test_digest_lists_of_size_0_have_no_limit_but_their_time():
+    digests, now, lists = digest(DigestConfig(max_timeout=1.0, max_list_size=0, ack_timeout=5.0))
+    for message in (1, 2, 3):
+        digests.learn(1, (message,))
+    assert lists == []
+    now[0] = 1.0
+    digests.run()
+    assert lists == [((1,), (2,), (3,))]
+
+
+def test_messages_of_a_digest_list_are_distinct_also_where_nothing_is_acknowledged():
+    digests, _, lists = digest(DigestConfig(max_timeout=1.0, max_list_size=2, ack_timeout=0.0))
+    for message in (1, 1, 2, 1, 2):
+        digests.learn(1, (message,))
+    assert lists == [((1,), (2,)), ((1,), (2,))]
+
+
+def test_nothing_is_held_back_once_a_digest_waits_for_no_acknowledgement():
+    digests, _, lists = digest(DigestConfig(max_timeout=1.0, max_list_size=2, ack_timeout=5.0))
+    for message in (1, 2, 3):
+        digests.learn(1, (message,))
+    digests.enable("learn", DigestConfig(max_timeout=0.0, max_list_size=2, ack_timeout=0.0))
+    for message in (4, 3, 1):
+        digests.learn(1, (message,))
+    assert lists == [((1,), (2,)), ((3,), (4,)), ((3,),), ((1,),)]
 
 
 def test_longest_prefix_wins_and_a_removed_one_is_forgotten():

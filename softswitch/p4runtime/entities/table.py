@@ -148,9 +148,10 @@ class TableHandler(EntityHandler):
         def apply() -> None:
             with on_target(MODIFY_FAILED):
                 self._switch.table(table.name).set_default(None if action is None else action())
-            self._state.defaults[table.id] = (
-                EntryNotes() if action is None else EntryNotes(entry.controller_metadata, entry.metadata)
-            )
+            if action is None:
+                self._state.defaults.pop(table.id, None)
+            else:
+                self._state.defaults[table.id] = EntryNotes(entry.controller_metadata, entry.metadata)
 
         return apply
 
