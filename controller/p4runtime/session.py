@@ -45,6 +45,9 @@ _CHANNEL_OPTIONS = (
 _WRITE_METADATA = (("p4runtime-max-metadata-size", str(METADATA_BYTES)),)
 """Header with the largest reply that softswitch may send to a failed write; other targets ignore it."""
 
+_STREAM_ENDED = (grpc.aio.AioRpcError, asyncio.InvalidStateError)
+"""Raised by a write on a stream that has ended."""
+
 PacketHandler = Callable[[int, bytes], None]
 """Called with the ingress port and the frame of each packet-in."""
 
@@ -89,7 +92,7 @@ class SwitchSession:
         self._stub = p4r_grpc.P4RuntimeStub(self._channel)
         self._stream = self._stub.StreamChannel(wait_for_ready=False)
         self._reader = asyncio.create_task(self._read_stream(), name=f"stream {self.name}")
-        await self._arbitrate()
+        await self._send(self._bid())
         try:
             await asyncio.wait_for(self._until(lambda: self.role is not None), timeout)
         except asyncio.TimeoutError:
@@ -164,9 +167,9 @@ class SwitchSession:
             case other:
                 log.debug("%s: %s ignored", self.name, other)
 
-    async def _arbitrate(self) -> None:
+    def _bid(self) -> p4r.StreamMessageRequest:
         request = p4r.MasterArbitrationUpdate(device_id=self.device_id, election_id=U128.encode(self.election_id))
-        await self._send(p4r.StreamMessageRequest(arbitration=request))
+        return p4r.StreamMessageRequest(arbitration=request)
 
     async def _arbitration_update(self, update: p4r.MasterArbitrationUpdate) -> None:
         """Handle a MasterArbitrationUpdate of the switch.
@@ -180,7 +183,8 @@ class SwitchSession:
         self.highest_election_id = max(self.highest_election_id, current)
         if code is GRPCStatusCode.NOT_FOUND or promoted:
             self.election_id = self.highest_election_id + 1
-            await self._arbitrate()
+            with contextlib.suppress(*_STREAM_ENDED):  # this task's next read says why
+                await self._write(self._bid())
             return
         async with self._role_changed:
             self.role = Role.PRIMARY if code is GRPCStatusCode.OK else Role.BACKUP
@@ -194,11 +198,14 @@ class SwitchSession:
             log.warning("%s: packet-in without a readable ingress port: %s", self.name, error)
 
     async def _send(self, message: p4r.StreamMessageRequest) -> None:
+        try:
+            await self._write(message)
+        except _STREAM_ENDED:
+            raise (await self.ended()) from None
+
+    async def _write(self, message: p4r.StreamMessageRequest) -> None:
         async with self._send_lock:
-            try:
-                await self._unless_closed(self._stream.write(message))
-            except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                raise (await self.ended()) from None
+            await self._unless_closed(self._stream.write(message))
 
     async def packet_out(self, port: int, frame: bytes) -> None:
         """Have the switch send `frame` out of `port`."""
@@ -275,7 +282,10 @@ class SwitchSession:
 
     async def read_entries(self) -> tuple[IntendedEntry, ...]:
         """All entries in the tables that the controller manages."""
-        found = await self.read(self.program.managed_tables())
+        return self.decode(await self.read(self.program.managed_tables()))
+
+    def decode(self, found: Iterable[p4r.Entity]) -> tuple[IntendedEntry, ...]:
+        """Return entries that were read; SwitchError where the program cannot hold one."""
         try:
             return self.program.decode(found)
         except (ValueError, LookupError, TypeError) as error:

@@ -6,11 +6,12 @@ from contextlib import asynccontextmanager
 
 import grpc
 import pytest
+from finsy.grpcutil import GRPCStatusCode
 from finsy.proto import p4r, p4r_grpc
 
 from mrclab.controller.__main__ import BUILD
 from mrclab.controller.errors import SwitchError
-from mrclab.controller.p4runtime.session import SwitchSession
+from mrclab.controller.p4runtime.session import Role, SwitchSession
 from mrclab.controller.provisioning import intent
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.provisioning.reconcile import Change, UpdateKind
@@ -47,9 +48,24 @@ class Stuck(p4r_grpc.P4RuntimeServicer):
     Write = SetForwardingPipelineConfig = GetForwardingPipelineConfig = _never
 
 
+class LastWords(Stuck):
+    """Another controller is primary; then none is, and at that the switch ends the stream."""
+
+    async def _leave(self, requests, _context):
+        async for request in requests:
+            for code in (GRPCStatusCode.ALREADY_EXISTS, GRPCStatusCode.NOT_FOUND):
+                answer = p4r.StreamMessageResponse(arbitration=request.arbitration)
+                answer.arbitration.status.code = code
+                answer.arbitration.election_id.low = 200
+                yield answer
+            return
+
+    StreamChannel = _leave
+
+
 @asynccontextmanager
-async def session(path) -> AsyncIterator[tuple[SwitchSession, Stuck]]:
-    server, stuck = grpc.aio.server(), Stuck()
+async def session(path, switch=Stuck) -> AsyncIterator[tuple[SwitchSession, Stuck]]:
+    server, stuck = grpc.aio.server(), switch()
     p4r_grpc.add_P4RuntimeServicer_to_server(stuck, server)
     server.add_insecure_port(f"unix:{path}/switch.sock")
     await server.start()
@@ -101,5 +117,15 @@ def test_who_is_cancelled_while_it_waits_for_an_answer_ends(tmp_path, request_of
             await asyncio.wait({asking})
             assert asking.cancelled()
             assert it.is_open
+
+    asyncio.run(asyncio.wait_for(body(), WAIT))
+
+
+def test_a_stream_that_ends_as_this_controller_bids_for_the_primarys_place_ends_the_session(tmp_path):
+    async def body():
+        async with session(tmp_path, LastWords) as (it, _):
+            with pytest.raises(SwitchError, match="t0-p1-1"):
+                await it.until_role(Role.PRIMARY)
+            assert not it.is_open
 
     asyncio.run(asyncio.wait_for(body(), WAIT))
