@@ -195,6 +195,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (UsageError, RuntimeApiError, PortError, ServerError) as error:
         sys.stderr.write(f"softswitch: {error}\n")
         return 1
+    except OSError as error:  # of --pcap or --log-file
+        sys.stderr.write(f"softswitch: {error.filename}: {error.strerror}\n")
+        return 1
     return 0
 
 

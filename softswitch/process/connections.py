@@ -11,14 +11,16 @@ if TYPE_CHECKING:
     from mrclab.softswitch.switch import SoftSwitch
 
 READ_BYTES = 1 << 14
-SO_SNDBUFFORCE = 32
+LONGEST_ANSWER = 1 << 23
+"""Bytes that an answer may have: it never waits for its reader, for forwarding would wait as well."""
+SO_SNDBUFFORCE = 32  # for CAP_NET_ADMIN; others get as much as the system allows
 
 
 class Connections:
     """Clients of a listening socket, until `close`.
 
     `take(client, pending)` is called when more has come: it answers, removes answered requests from `pending`, and
-    returns whether the connection goes on. `send_buffer` is in bytes; 0 leaves the kernel's.
+    returns whether the connection goes on. An answer for which its socket has no room is an OSError.
     """
 
     def __init__(
@@ -26,12 +28,10 @@ class Connections:
         switch: SoftSwitch,
         listener: socket.socket,
         take: Callable[[socket.socket, bytearray], bool],
-        send_buffer: int = 0,
     ) -> None:
         self._switch = switch
         self._listener = listener
         self._take = take
-        self._send_buffer = send_buffer
         self._clients: dict[int, tuple[socket.socket, bytearray]] = {}
         switch.watch(listener.fileno(), self._accept)
 
@@ -39,8 +39,9 @@ class Connections:
         with contextlib.suppress(OSError):
             client, _ = self._listener.accept()
             client.setblocking(False)
-            if self._send_buffer:
-                client.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, self._send_buffer)
+            for option in (socket.SO_SNDBUF, SO_SNDBUFFORCE):
+                with contextlib.suppress(OSError):
+                    client.setsockopt(socket.SOL_SOCKET, option, LONGEST_ANSWER)
             self._clients[client.fileno()] = (client, bytearray())
             self._switch.watch(client.fileno(), lambda: self._read(client.fileno()))
 
@@ -53,7 +54,10 @@ class Connections:
         except OSError:
             data = b""
         pending += data
-        if not self._take(client, pending) or not data:
+        goes_on = False
+        with contextlib.suppress(OSError):
+            goes_on = self._take(client, pending) and bool(data)
+        if not goes_on:
             self._switch.watch(fd, None)
             del self._clients[fd]
             client.close()

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mrclab.softswitch.objects.runtime_api import RuntimeApiError
-from mrclab.softswitch.p4runtime.messages.address import private
+from mrclab.softswitch.p4runtime.messages.address import check_address, private
 from mrclab.softswitch.process.connections import Connections
 from mrclab.softswitch.process.ports import PortError
 from mrclab.softswitch.switch import SoftSwitch
@@ -30,6 +30,7 @@ class ControlSocket:
     def __init__(self, switch: SoftSwitch, path: Path) -> None:
         self._switch = switch
         self._path = path
+        check_address(f"unix:{path}")
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
@@ -56,8 +57,7 @@ class ControlSocket:
         while b"\n" in pending:
             line, _, rest = bytes(pending).partition(b"\n")
             pending[:] = rest
-            with contextlib.suppress(OSError):
-                client.send(self.answer(line.decode(errors="replace")).encode() + b"\n")
+            client.sendall(self.answer(line.decode(errors="replace")).encode() + b"\n")
         return len(pending) <= MAX_LINE
 
     def answer(self, line: str) -> str:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from mrclab.softswitch.switch import SoftSwitch
 
 MAX_CALL_BYTES = 1 << 16
-LONGEST_ANSWER = 1 << 23
 VERSION = 0x8001_0000
 CALL, REPLY, EXCEPTION, ONEWAY = 1, 2, 3, 4
 STOP, STRUCT, LIST, SET, MAP, STRING, I32, I64 = 0, 12, 15, 14, 13, 11, 8, 10
@@ -127,8 +126,7 @@ class ThriftServer:
             listener.close()
             raise PortError(f"--thrift-port {port}: {error}; choose a free port") from error
         self.port: int = listener.getsockname()[1]
-        # an answer never waits for its reader, for forwarding would wait as well
-        self._connections = Connections(switch, listener, self._take, send_buffer=LONGEST_ANSWER)
+        self._connections = Connections(switch, listener, self._take)
         rate, depth = switch.set_queue_rate, switch.set_queue_depth
         self._methods: dict[str, tuple[int, Method]] = {
             "simple_switch:set_egress_priority_queue_depth": (I32, lambda a: depth(a[3], a[1], a[2])),
@@ -172,7 +170,7 @@ class ThriftServer:
                 client.sendall(answer)
         except _ShortError:
             return len(pending) <= MAX_CALL_BYTES
-        except (ThriftError, OSError):
+        except ThriftError:
             return False
         return True
 

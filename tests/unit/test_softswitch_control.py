@@ -1,18 +1,23 @@
 """The control socket: registers of a running program, one cell, several, or all; and what is refused."""
 
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from softswitch_fixtures import switch
+from softswitch_fixtures import looping, switch
 
+from mrclab.softswitch.__main__ import main
+from mrclab.softswitch.p4runtime.messages.address import ServerError
+from mrclab.softswitch.process import connections
 from mrclab.softswitch.process.control_socket import ControlSocket
 from mrclab.softswitch.switch import SoftSwitch
 
 __all__ = ["switch"]
 
 PROGRAM = Path(__file__).parents[1] / "switch" / "programs" / "externs.json"
+WAIT = 60.0  # seconds before a test that hangs fails
 CELLS = "TheIngress.cells"  # 8 of 48 bits
 
 
@@ -52,3 +57,41 @@ def test_without_a_program_there_are_no_registers(switch: SoftSwitch, tmp_path: 
     control = ControlSocket(switch, tmp_path / "ctl")
     assert control.answer("register_read queue_depths 1 2").startswith("error: ")
     control.close()
+
+
+def test_an_answer_that_the_socket_cannot_hold_ends_the_connection(
+    control: ControlSocket, switch: SoftSwitch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half an answer would leave its reader waiting for the rest."""
+    control._commands["help"] = lambda: "x" * (1 << 22)
+    monkeypatch.setattr(connections, "LONGEST_ANSWER", 1 << 12)
+    with looping(switch), socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(WAIT)
+        client.connect(str(tmp_path / "ctl"))
+        client.sendall(b"help\n")
+        while part := client.recv(1 << 20):
+            assert set(part) <= set(b"ok x")
+
+
+@pytest.mark.parametrize(
+    ("option", "place", "sentence"),
+    [
+        ("--control-socket", "none/ctl", "its directory does not exist, make it first"),
+        ("--control-socket", "x" * 120, "the path of a Unix socket has at most 107 bytes, use a shorter one"),
+        ("--log-file", "none/log", "No such file or directory"),
+        ("--pcap", "file/pcap", "Not a directory"),
+    ],
+)
+def test_a_file_that_cannot_be_made_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, place: str, sentence: str
+) -> None:
+    (tmp_path / "file").touch()
+    assert main(["--no-grpc", option, str(tmp_path / place)]) == 1
+    assert capsys.readouterr().err == f"softswitch: {tmp_path / place}: {sentence}\n"
+
+
+def test_the_socket_of_a_switch_that_runs_is_not_taken_from_it(
+    control: ControlSocket, switch: SoftSwitch, tmp_path: Path
+) -> None:
+    with pytest.raises(ServerError, match="another process listens there"):
+        ControlSocket(switch, tmp_path / "ctl")

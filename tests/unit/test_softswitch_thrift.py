@@ -2,14 +2,15 @@
 
 import contextlib
 import random
+import socket
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from softswitch_fixtures import switch
+from softswitch_fixtures import looping, switch
 
-from mrclab.softswitch.process import thrift_server
+from mrclab.softswitch.process import connections, thrift_server
 from mrclab.softswitch.process.ports import PortError
 from mrclab.softswitch.process.thrift_server import (
     EXCEPTION,
@@ -114,3 +115,14 @@ def test_values_of_other_types_are_passed_over() -> None:
 def test_a_port_that_is_taken_is_refused_by_its_flag(switch: SoftSwitch, server: ThriftServer) -> None:
     with pytest.raises(PortError, match=f"--thrift-port {server.port}: .*choose a free port"):
         ThriftServer(switch, server.port)
+
+
+def test_a_switch_that_may_not_enlarge_its_sockets_answers_all_the_same(
+    switch: SoftSwitch, server: ThriftServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "SO_SNDBUFFORCE", -1)  # refused, as without CAP_NET_ADMIN
+    request = call("simple_switch:set_egress_queue_depth", 1, 5)
+    with looping(switch), socket.create_connection(("127.0.0.1", server.port)) as client:
+        client.settimeout(60.0)
+        client.sendall(request)
+        assert client.recv(1000) == server.answer(request)[0]
