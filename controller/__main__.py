@@ -6,6 +6,7 @@ import contextlib
 import logging
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from mrclab import HOME
@@ -45,6 +46,22 @@ class _TaskName(logging.Filter):
         return True
 
 
+def _between(least: float, most: float, kind: type[int] | type[float] = float) -> Callable[[str], float]:
+    """Return the reader of an option that is a number within bounds."""
+
+    def read(text: str) -> float:
+        with contextlib.suppress(ValueError):
+            if least <= (number := kind(text)) <= most:
+                return number
+        what = "a whole number" if kind is int else "a number"
+        raise argparse.ArgumentTypeError(f"invalid value {text!r}: expected {what} from {least} to {most}")
+
+    return read
+
+
+_SECONDS = _between(0, 86400)
+
+
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the command line; argparse exits with a sentence where it is wrong."""
     parser = argparse.ArgumentParser(
@@ -58,26 +75,32 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--p4info", type=Path, default=BUILD / "mrc.p4info.txtpb", help="P4Info text of the program")
     parser.add_argument("--p4json", type=Path, default=BUILD / "mrc.json", help="BMv2 JSON of the program")
     parser.add_argument(
-        "--election-id", type=int, default=ELECTION_ID, help="the highest of all controllers is primary"
+        "--election-id",
+        type=_between(1, (1 << 127) - 1, int),
+        default=ELECTION_ID,
+        help="the highest of all is primary",
     )
     parser.add_argument("--socket", type=Path, help="API socket (default: RUN_DIR/controller.sock)")
     parser.add_argument("--history", type=Path, help="event file (default: RUN_DIR/history/controller.jsonl)")
     parser.add_argument(
-        "--mapper-cycle", type=float, default=0.0, help="seconds between Clustermapper's probes; 0: off"
+        "--mapper-cycle", type=_SECONDS, default=0.0, help="seconds between Clustermapper's probes; 0: off"
     )
     parser.add_argument(
         "--mapper-policy", default="default", choices=list(POLICIES), help="what Clustermapper may deny"
     )
-    parser.add_argument("--audit", type=float, default=10.0, help="seconds between audits of all entries; 0: none")
-    parser.add_argument("--telemetry", type=float, default=1.0, help="seconds between counter records; 0: none")
+    parser.add_argument("--audit", type=_SECONDS, default=10.0, help="seconds between audits of all entries; 0: none")
+    parser.add_argument("--telemetry", type=_SECONDS, default=1.0, help="seconds between counter records; 0: none")
     parser.add_argument(
         "--metrics-port",
-        type=int,
+        type=_between(0, 65535, int),
         default=0,
         help="on 127.0.0.1; 0 (default): any, see the operation `metrics`, which also returns the token",
     )
     parser.add_argument(
-        "--stretch", type=float, default=1.0, help="times longer to wait for switches and agents, on a slow machine"
+        "--stretch",
+        type=_between(0.01, 1000),
+        default=1.0,
+        help="times longer to wait for switches and agents, on a slow machine",
     )
     parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
     return parser.parse_args(arguments)

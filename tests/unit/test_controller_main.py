@@ -40,6 +40,24 @@ def test_what_keeps_it_from_running_is_one_sentence(
     assert said.count("\n") == 1
 
 
+@pytest.mark.parametrize("value", ["-1", "nan", "inf", "soon"])
+@pytest.mark.parametrize("option", ["--mapper-cycle", "--audit", "--telemetry", "--stretch", "--election-id"])
+def test_a_number_that_makes_no_sense_is_refused_with_the_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, value: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["--run-dir", str(tmp_path), option, value])
+    *_, said = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"controller: error: argument {option}: invalid value {value!r}: expected ")
+
+
+def test_a_port_that_there_is_not_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["--run-dir", str(tmp_path), "--metrics-port", "65536"])
+    said = "argument --metrics-port: invalid value '65536': expected a whole number from 0 to 65535"
+    assert said in capsys.readouterr().err
+
+
 def test_it_serves_without_any_switch_and_ends_cleanly_on_sigterm(tmp_path: Path) -> None:
     (tmp_path / "fabric.yaml").write_text("{planes: 1, hosts_per_t0: 1}")
     argv = [sys.executable, "-m", "mrclab.controller", "--run-dir", str(tmp_path), "--log-level", "WARNING"]
