@@ -82,7 +82,8 @@ class PipelineConfig:
         match = tuple((fields[name].name, _from_finsy(value)) for name, value in (found.match or {}).items())
         if isinstance(found.action, P4IndirectAction):
             members = found.action.action_set or []
-            actions = tuple(_act(action) for _weight, action in members)
+            # Intended weights are 1: a member of any other, shown twice, differs.
+            actions = tuple(_act(action) for weight, action in members for _ in range(1 if weight == 1 else 2))
             return IntendedEntry(table.alias, match, actions, one_shot=True)
         actions = (_act(found.action),) if found.action is not None else ()
         return IntendedEntry(table.alias, match, actions)

@@ -9,7 +9,7 @@ from mrclab.controller.p4runtime import fleet
 from mrclab.controller.provisioning import counters, intent
 from mrclab.controller.provisioning.intent import EntryAction, IntendedEntry
 from mrclab.controller.provisioning.program import PipelineConfig
-from mrclab.controller.provisioning.reconcile import MANAGED_TABLES, Change, UpdateKind
+from mrclab.controller.provisioning.reconcile import MANAGED_TABLES, Change, UpdateKind, changes
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
@@ -28,6 +28,15 @@ def program() -> PipelineConfig:
 def test_every_entry_comes_back_from_its_message(program: PipelineConfig, name: str) -> None:
     wanted = intent.entries(FABRIC, FABRIC.switch(name))
     assert program.decode([program.encode(entry) for entry in wanted]) == wanted
+
+
+def test_members_of_other_weights_are_not_what_is_intended(program: PipelineConfig) -> None:
+    route = next(entry for entry in intent.entries(FABRIC, FABRIC.switch("t0-p1-1")) if len(entry.actions) > 1)
+    entity = program.encode(route)
+    entity.table_entry.action.action_profile_action_set.action_profile_actions[1].weight = 3
+    [found] = program.decode([entity])
+    [change] = changes([route], [found])
+    assert (change.op, change.entry) == (UpdateKind.MODIFY, route)
 
 
 def test_const_entries_defaults_and_other_tables_are_not_the_controllers(program: PipelineConfig) -> None:
