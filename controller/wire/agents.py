@@ -229,7 +229,8 @@ class AgentLink:
                     raise
                 self._refused = intended.version  # it keeps what it has; asking again would not change its mind
                 self.history.record(AgentRefused(host=self.host, version=intended.version, reason=error.message))
-        self._notified.set()
+        if self._intended is intended:  # else a newer one was given meanwhile
+            self._notified.set()
 
     async def _call(
         self, client: AsyncClient, op: str, seconds: float = CALL_TIMEOUT, /, **arguments: Any

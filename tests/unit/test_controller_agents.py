@@ -99,6 +99,33 @@ def test_an_agent_is_told_what_it_does_not_know_yet(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+def test_who_waits_for_a_config_is_not_told_of_the_one_before_it(tmp_path: Path) -> None:
+    """The second denial comes while the agent takes the first."""
+
+    async def body() -> None:
+        async with running(tmp_path) as rig:
+            takes, may_answer = asyncio.Event(), asyncio.Event()
+
+            class Slow(Agent):
+                async def update_config(self, config: dict[str, Any]) -> dict[str, Any]:  # type: ignore[override]
+                    takes.set()
+                    await may_answer.wait()
+                    return super().update_config(config)
+
+            agent = Slow(rig.path)
+            async with agent.server:
+                await rig.until("agent.up")
+                rig.link.send(config(2))
+                await asyncio.wait_for(takes.wait(), WAIT)
+                rig.link.send(config(3))
+                waiting = asyncio.create_task(rig.link.notified())
+                may_answer.set()
+                await asyncio.wait_for(waiting, WAIT)
+                assert agent.version == 3
+
+    asyncio.run(body())
+
+
 def test_an_agent_that_knows_already_is_left_alone(tmp_path: Path) -> None:
     async def body() -> None:
         async with running(tmp_path) as rig:
