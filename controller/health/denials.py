@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from mrclab.controller.driver import Driver
-from mrclab.controller.health.denylist import DenyError, Denylist
+from mrclab.controller.health.denylist import Denial, DenyError, Denylist
 from mrclab.controller.health.elements import Element
 from mrclab.events.controller import ElementDenied, ElementUndenied
 
@@ -24,19 +24,24 @@ class Denials:
         """The denials in force, oldest first."""
         return [
             {"element": str(d.element), "kind": d.element.kind, "reason": d.reason, "source": d.source}
-            for d in self.denylist.denials
+            for d in self._current()
         ]
 
     def has(self, what: Element, source: str) -> bool:
         """Return True if `source` denies `what`."""
-        return any(d.element == what and d.source == source for d in self.denylist.denials)
+        return any(d.element == what and d.source == source for d in self._current())
+
+    def _current(self) -> tuple[Denial, ...]:
+        """Return the denials of the file, which is the truth: another controller may have been primary meanwhile."""
+        self.denylist.load()
+        return self.denylist.denials
 
     def deny(self, what: Element, why: str, source: str) -> bool:
         """Deny `what`; return False if `source` already does. DenyError where hosts would be cut off, or choose no
         paths."""
         if not self._sender_chooses:
             raise DenyError(f"{what} cannot be denied: RoCE's paths are the switches' choice; cut cables, or run MRC")
-        self.denylist.load()  # the file is the truth: another controller may have been primary meanwhile
+        self.denylist.load()
         changed = self.denylist.deny(what, why, source)
         if changed:
             self._driver.record(ElementDenied(element=str(what), reason=why, source=source))

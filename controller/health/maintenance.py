@@ -150,5 +150,6 @@ class Maintenance:
         return all(silent & {end.node, driver.fabric.switch(end.node).port(end.port).peer.node} for end in pending)
 
     def _in_service(self, name: str) -> bool:
-        pending = {end.node for end in self._driver.cable_states.pending()}
-        return name not in pending and name not in self._driver.fleet.unready()
+        states = self._driver.cable_states
+        verified = set(states.ends_of(name)).isdisjoint(states.pending())
+        return verified and name not in self._driver.fleet.unready()

@@ -153,11 +153,10 @@ class Fleet:
         switch or port that does not exist.
         """
         switch = self._fabric.switch(name)
-        route = intent.usid_route(switch.port(port))
-        change = Change(UpdateKind.DELETE, route)
-        if to:
-            change = Change(UpdateKind.MODIFY, intent.misdirected(switch, port, to))
-        await self.workers[name].write([change])
+        route, worker = intent.usid_route(switch.port(port)), self.workers[name]
+        wrong = [intent.misdirected(switch, port, to)] if to else []
+        found = await worker.require_session().read_entries()
+        await worker.write(changes(wrong, (entry for entry in found if entry.key == route.key)))
 
     async def watch(self, ev: int, on: bool) -> None:
         """Count an EV at every switch from now on, or no longer; one that comes back empty counts from zero."""
@@ -180,9 +179,10 @@ class Fleet:
     async def _ev_counts_of(self, worker: Worker) -> dict[Any, dict[str, int]]:
         request = P4TableEntry("ev_watch", counter_data=P4CounterData()).encode(self._program.schema)
         found: dict[Any, dict[str, int]] = {}
-        for entity in await worker.require_session().read([request]):
+        session = worker.require_session()
+        for entity in await session.read([request]):
             data = entity.table_entry.counter_data
-            for entry in self._program.decode([entity]):
+            for entry in session.decode([entity]):
                 found[entry.match] = {"packets": int(data.packet_count), "bytes": int(data.byte_count)}
         return found
 

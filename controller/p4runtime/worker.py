@@ -178,7 +178,8 @@ class Worker:
                 self.history.record(SwitchTakeover(switch=self.name, election_id=session.election_id))
             self._become(SwitchState.PROVISIONING)
             done = await self._provision(session)
-            self.session, self.error = session, ""
+            self.session = session
+            self.answered()
             self._become(SwitchState.READY)
             if done.replaced:
                 self.history.record(ProgramReplaced(switch=self.name))

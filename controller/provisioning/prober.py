@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from mrclab.controller.errors import SwitchError
 from mrclab.controller.history import ControllerHistory
@@ -36,9 +36,8 @@ class CableProber:
         """Probe pending cables now: a switch became ready."""
         self._wake.set()
 
-    def forget(self, nodes_or_links: set[str]) -> None:
-        """Mark these cables, or these switches' cables, as unverified again."""
-        ends = [end for end in self.states.ends if end.node in nodes_or_links or self._link_of(end) in nodes_or_links]
+    def forget(self, ends: Sequence[End]) -> None:
+        """Mark these ends of cables as unverified again."""
         self.states.forget(ends)
         for link in {self._link_of(end) for end in ends}:
             self._reported.pop(link, None)
@@ -71,8 +70,9 @@ class CableProber:
             self._on_change()
 
     async def _probe(self, end: End) -> None:
-        session = self._fleet.workers[end.node].session
-        if session is None or not session.is_open:
+        worker = self._fleet.workers[end.node]
+        session = worker.session
+        if session is None or not session.is_open or worker.unresponsive:  # a write to it may wait for ever
             return
         try:
             await session.packet_out(end.port, self.states.probe(end))

@@ -127,7 +127,8 @@ class Controller(Driver):
 
     def forget(self, links: Collection[str] | None) -> None:
         """Mark these cables, or all, as unverified; they are probed again."""
-        self.cables.forget(set(self.fleet.workers) if links is None else set(links))
+        states = self.cable_states
+        self.cables.forget(states.ends if links is None else [e for link in links for e in states.ends_of_link(link)])
         self.cables.wake()
 
     async def audit(self, only: str | None = None) -> Audit:
@@ -160,7 +161,7 @@ class Controller(Driver):
         if worker.state is SwitchState.READY:
             self.cables.wake()
         elif worker.state is SwitchState.CONNECTING:
-            self.cables.forget({worker.name})
+            self.cables.forget(self.cable_states.ends_of(worker.name))
         self._notify()
 
     def _agent_event(self, host: str, event: dict[str, Any]) -> None:

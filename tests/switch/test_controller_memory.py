@@ -427,3 +427,45 @@ def test_two_controllers_with_one_election_id_are_told_apart(tmp_path: Path, run
             assert status_of(first)["state"] == "verified"
 
     run(body())
+
+
+def test_a_switch_that_came_back_is_not_thought_silent(tmp_path: Path, run: Run) -> None:
+    """Nobody asks it anything else where there is neither telemetry nor an audit."""
+
+    async def body() -> None:
+        async with net(tmp_path) as lab, controller(tmp_path) as it:
+            assert (await it.core.wait_verified(WAIT))["verified"]
+            it.fleet.workers["t1-p2-1"].silent = True  # as after a request that it did not answer
+            await lab.switches["t1-p2-1"].stop()
+            await until(lambda: it.fleet.workers["t1-p2-1"].state is SwitchState.CONNECTING, it)
+            await lab.start("t1-p2-1")
+            assert (await it.core.wait_verified(WAIT / 4))["verified"]
+
+    run(body())
+
+
+def test_a_route_is_misdirected_whatever_it_was_before(tmp_path: Path, run: Run) -> None:
+    """As in virtual time: removed, removed again, misdirected although it is not there."""
+
+    async def body() -> None:
+        async with net(tmp_path), controller(tmp_path) as it:
+            assert (await it.core.wait_verified(WAIT))["verified"]
+            for to, wrong in ((0, "lacks"), (0, "lacks"), (3, "should hold"), (0, "lacks")):
+                await it.core.misroute("t0-p1-1", 4, to)
+                (complaint,) = (await it.fleet.audit()).wrong
+                assert complaint.startswith(f"t0-p1-1 usid_fib {wrong} fcbb:bb00:1102::/48 by port 4")
+
+    run(body())
+
+
+def test_counts_of_evs_of_a_switch_that_answers_nonsense_are_left_out(tmp_path: Path, run: Run) -> None:
+    async def body() -> None:
+        async with net(tmp_path) as lab, controller(tmp_path) as it:
+            assert (await it.core.wait_verified(WAIT))["verified"]
+            await it.core.watch_ev(7)
+            lab.switches["t1-p2-1"].fault_mode.invent = [unreadable("ev_watch")]
+            counts = (await it.core.ev_counters())["evs"]["7"]
+            assert set(counts) == {switch.name for switch in FABRIC.switches} - {"t1-p2-1"}
+            assert "answered a read with an entry" in status_of(it)["by_switch"]["t1-p2-1"]["error"]
+
+    run(body())

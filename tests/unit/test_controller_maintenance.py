@@ -10,8 +10,9 @@ import pytest
 from mrclab.controller.driver import SwitchState
 from mrclab.controller.errors import SwitchError
 from mrclab.controller.health import maintenance
+from mrclab.controller.health.maintenance import MaintenanceError
 from mrclab.controller.history import ControllerHistory
-from mrclab.controller.provisioning.cables import CableStates
+from mrclab.controller.provisioning.cables import CableStates, End
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.wire.app import Controller
 from mrclab.topo.model import Fabric
@@ -124,3 +125,72 @@ def test_a_fabric_is_verified_once_the_last_stopped_switch_goes_on(tmp_path: Pat
 async def _until(condition: Callable[[], bool]) -> None:
     while not condition():
         await asyncio.sleep(0.001)
+
+
+def known(directory: Path) -> Controller:
+    """A controller whose switches are ready and whose cables are verified."""
+    program = PipelineConfig(BUILD / "mrc.p4info.txtpb", BUILD / "mrc.json")
+    made = Controller(FABRIC, directory, program, ControllerHistory(directory / "history.jsonl"), 100)
+    made.cable_states = made.cables.states = CableStates(FABRIC, known=True)
+    for worker in made.fleet.workers.values():
+        worker.state = SwitchState.READY
+    return made
+
+
+def test_a_drained_switch_stays_drained_while_a_cable_works_only_from_it(tmp_path: Path) -> None:
+    async def body() -> None:
+        controller = known(tmp_path)
+        await controller.core.drain(T1, "", 0.0)
+        controller.cable_states.forget([End("t0-p1-2", 2)])  # its neighbour's end: no probe from there arrives
+        assert str(FABRIC.switch("t0-p1-2").port(2).peer.node) == T1
+        with pytest.raises(MaintenanceError, match="it still lacks all its cables"):
+            await controller.core.undrain(T1, 0.01)
+
+    asyncio.run(body())
+
+
+def test_a_controller_that_took_over_knows_what_the_one_before_it_drained(tmp_path: Path) -> None:
+    async def body() -> None:
+        first, second = known(tmp_path), known(tmp_path)
+        await first.core.drain(T1, "", 0.0)
+        assert [denial["element"] for denial in (await second.core.status())["denied"]] == [T1]
+        assert (await second.core.undrain(T1, 0.0))["undrained"]
+        assert (await first.core.status())["denied"] == []
+
+    asyncio.run(body())
+
+
+def test_cables_of_a_switch_that_went_away_are_verified_anew_both_ways(tmp_path: Path) -> None:
+    async def body() -> None:
+        controller = known(tmp_path)
+        controller.fleet.workers[T1]._become(SwitchState.CONNECTING)
+        assert set(controller.cable_states.pending()) == set(controller.cable_states.ends_of(T1))
+
+    asyncio.run(body())
+
+
+def test_probes_of_a_stopped_switch_hold_up_no_other(tmp_path: Path) -> None:
+    """What a process does not read fills its socket in the end: then a write of a probe waits for it."""
+
+    class Wire:
+        is_open = True
+
+        async def packet_out(self, port: int, frame: bytes) -> None:
+            probed.append(self)
+            if self is wires["t0-p1-1"]:
+                await asyncio.Event().wait()
+
+    probed: list[Wire] = []
+    wires = {switch.name: Wire() for switch in FABRIC.switches}
+
+    async def body() -> None:
+        controller = known(tmp_path)
+        for name, worker in controller.fleet.workers.items():
+            worker.session = wires[name]  # type: ignore[assignment]
+        controller.fleet.workers["t0-p1-1"].silent = True
+        controller.forget(None)
+        probing = asyncio.create_task(controller.cables.run())
+        await asyncio.wait_for(_until(lambda: set(wires.values()) - set(probed) == {wires["t0-p1-1"]}), WAIT)
+        probing.cancel()
+
+    asyncio.run(body())
