@@ -170,7 +170,7 @@ def test_cables_of_a_switch_that_went_away_are_verified_anew_both_ways(tmp_path:
 
 
 def test_probes_of_a_stopped_switch_hold_up_no_other(tmp_path: Path) -> None:
-    """What a process does not read fills its socket in the end: then a write of a probe waits for it."""
+    """Writes wait once the socket of a process that reads nothing is full."""
 
     class Wire:
         is_open = True
