@@ -27,9 +27,9 @@ class Denials:
             for d in self._current()
         ]
 
-    def has(self, what: Element, source: str) -> bool:
-        """Return True if `source` denies `what`."""
-        return any(d.element == what and d.source == source for d in self._current())
+    def sources(self, what: Element) -> list[str]:
+        """Return the sources that deny `what`."""
+        return [d.source for d in self._current() if d.element == what]
 
     def _current(self) -> tuple[Denial, ...]:
         """Return the denials of the file, which is the truth: another controller may have been primary meanwhile."""

@@ -81,7 +81,7 @@ class Maintenance:
     async def undrain(self, what: Element, timeout: float) -> dict[str, Any]:
         """Let traffic back over a drained switch once it holds its entries and its cables are verified."""
         driver, name = self._driver, switch_name(what)
-        if not self._denials.has(what, DRAIN):
+        if DRAIN not in self._denials.sources(what):
             raise MaintenanceError(f"{name} is not drained; drain it first")
         begun = driver.now
         while not self._in_service(name):
@@ -96,7 +96,7 @@ class Maintenance:
         await driver.nodes.notified()
         seconds = round(driver.now - begun, driver.decimals)
         driver.record(SwitchUndrained(switch=name, seconds=seconds))
-        return {"switch": name, "undrained": True, "seconds": seconds}
+        return {"switch": name, "undrained": True, "seconds": seconds, "denied_by": self._denials.sources(what)}
 
     async def precheck(self, timeout: float) -> dict[str, Any]:
         """Check every switch, entry, cable, host and NIC port; `ok` of the result: a job may start."""

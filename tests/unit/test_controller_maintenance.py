@@ -15,6 +15,7 @@ from mrclab.controller.history import ControllerHistory
 from mrclab.controller.provisioning.cables import CableStates, End
 from mrclab.controller.provisioning.program import PipelineConfig
 from mrclab.controller.wire.app import Controller
+from mrclab.lab.command.display.views import undrained
 from mrclab.topo.model import Fabric
 from mrclab.topo.spec import FabricSpec
 
@@ -145,6 +146,18 @@ def test_a_drained_switch_stays_drained_while_a_cable_works_only_from_it(tmp_pat
         assert str(FABRIC.switch("t0-p1-2").port(2).peer.node) == T1
         with pytest.raises(MaintenanceError, match="it still lacks all its cables"):
             await controller.core.undrain(T1, 0.01)
+
+    asyncio.run(body())
+
+
+def test_a_switch_that_somebody_else_denies_is_not_said_to_carry_traffic_again(tmp_path: Path) -> None:
+    async def body() -> None:
+        controller = known(tmp_path)
+        await controller.core.deny(T1)
+        await controller.core.drain(T1, "", 0.0)
+        reply = await controller.core.undrain(T1, 0.0)
+        assert reply["denied_by"] == ["operator"]
+        assert undrained(reply) == f"{T1} is no longer drained, but still denied by operator; undeny it, too"
 
     asyncio.run(body())
 

@@ -87,6 +87,8 @@ def drained(reply: Answer) -> str:
 
 def undrained(reply: Answer) -> str:
     """Response to `undrain` in one sentence."""
+    if others := reply["denied_by"]:
+        return f"{reply['switch']} is no longer drained, but still denied by {' and '.join(others)}; undeny it, too"
     return f"{reply['switch']} carries traffic again after {reply['seconds']:.1f} s"
 
 
