@@ -7,6 +7,7 @@ host's network namespace. SIGTERM ends it cleanly.
 from __future__ import annotations
 
 import argparse
+import errno
 import gc
 import json
 import logging
@@ -47,11 +48,17 @@ class AgentHistory:
     """Appends records to a file and passes each to the listeners.
 
     A record holds `t` (monotonic seconds), `node`, `kind` and the kind's fields. Lines reach the file at `flush`.
+    Raises RpcError where the file cannot be written.
     """
 
     def __init__(self, path: Path, node: str) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("a", encoding="utf-8", buffering=1 << 20)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("a", encoding="utf-8", buffering=1 << 20)
+        except OSError as error:
+            code = errno.errorcode.get(error.errno or 0, "EIO")
+            text = f"the history {path} cannot be written: {error.strerror}; name another file"
+            raise RpcError(code, text) from error
         self._node = node
         self._encode = json.JSONEncoder(separators=(",", ":")).encode
 

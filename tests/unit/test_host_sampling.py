@@ -7,9 +7,11 @@ import mrc_sim
 import pytest
 import roce_sim
 
+from mrclab.hosts.agent.__main__ import AgentHistory
 from mrclab.hosts.agent.sampling import Changes, Sampler
 from mrclab.lab.history import History, Record
 from mrclab.lab.measure.samples import Samples
+from mrclab.rpc.errors import RpcError
 
 Row = dict[str, Any]
 
@@ -150,3 +152,9 @@ def test_rows_of_a_qp_that_is_gone_are_forgotten():
     sampler.take(0.3)
     assert [row["qp"] for row in taken[-1]["qps"]] == [1]
     assert taken[-1]["paths"] == [path_row(1)]
+
+
+def test_a_history_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(RpcError, match=r"the history .*h1\.jsonl cannot be written: File exists; name another"):
+        AgentHistory(tmp_path / "file" / "h1.jsonl", "h1")
