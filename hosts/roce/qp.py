@@ -144,14 +144,14 @@ class RoceQueuePair(rc.QueuePair[RoceRequestor, RoceResponder]):
         if self._ack_waits:
             return
         self._ack_waits = True
-        self.endpoint.send_control(port, lambda: self._ack(port))
+        responder, remote_qpn = self.responder, self.remote_qpn  # a reset replaces them
+        self.endpoint.send_control(port, lambda: self._ack(port, responder, remote_qpn))
 
-    def _ack(self, port: int) -> Frame:
+    def _ack(self, port: int, responder: RoceResponder, remote_qpn: int) -> Frame:
         self._ack_waits = False
         self.stats.acks_sent += 1
-        responder = self.responder
         psn = wrap(responder.expected - 1 + responder.first_psn)
-        body = wire.BTH.pack(h.RoceOpcode.ACK, wire.MIGRATED, wire.P_KEY, self.remote_qpn, psn)
+        body = wire.BTH.pack(h.RoceOpcode.ACK, wire.MIGRATED, wire.P_KEY, remote_qpn, psn)
         path = self._path_by(port)
         frame = path.frame(h.TC_CONTROL, body + wire.AETH.pack(wire.Syndrome.ACK << 24 | responder.msn & 0xFFFFFF))
         echo, self.echo = self.echo, None

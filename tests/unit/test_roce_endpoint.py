@@ -478,6 +478,24 @@ def test_a_reset_qp_can_be_connected_again():
     assert one.stats().acked_bytes == before + 100 * FULL_SIZE  # what the reset dropped was never acknowledged
 
 
+@pytest.mark.sources
+def test_an_ack_that_waits_while_its_qp_is_reset_acknowledges_no_more_than_arrived():
+    sim = Simulation()
+    one = Transfer(sim, "h1", "h3", 10 * FULL_SIZE, first_psn=0xFFFFF8)
+    h3 = sim.hosts["h3"]
+    receive = h3.receive
+
+    def receive_and_reset(*arguments):
+        receive(*arguments)
+        h3.verbs.modify_qp(one.qb, "RESET", sim.now)
+
+    h3.receive = receive_and_reset
+    for _ in range(10):
+        one.write(one.posted * FULL_SIZE, FULL_SIZE)
+    sim.run(until=30, done=one.done)
+    assert [done.status for done in one.completions] == ["SUCCESS", "RETRY_EXC_ERR", *["WR_FLUSH_ERR"] * 8]
+
+
 def test_marks_draw_one_cnp_per_interval():
     sim = Simulation()
 
