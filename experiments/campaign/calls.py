@@ -85,6 +85,8 @@ def _swept(fields: Any, what: str) -> dict[str, list[Any]]:
 def _of_variants(variants: Any) -> dict[str, dict[str, list[Any]]]:
     if not isinstance(variants, Mapping):
         raise LabError(f"variants is a dict of variants, each with what is swept of it alone, not {variants!r:.60}")
+    if not variants:
+        raise LabError("variants is empty; name one at least, or leave it out for all")
     return {text_of(name, "each of variants"): _swept(own, f"variants[{name!r}]") for name, own in variants.items()}
 
 

@@ -65,7 +65,7 @@ def campaign(
         parse_seeds(given.seeds if seeds is None else seeds),
         given.sweep,
         variant,
-        of_variants=given.variants,
+        of_variants=given.variants or None,
         flows=flows or given.flows,
     )
     worlds.check(*(setting.loaded() for setting in planned.settings))

@@ -108,8 +108,8 @@ def make(
     flows.
     """
     virtual = scenario.in_world(loaded, "sim")
-    names = [variant] if variant else list(of_variants or ())
-    chosen = tuple(virtual.pick(name) for name in names) if names else virtual.runs
+    names = [variant] if variant else of_variants
+    chosen = virtual.runs if names is None else tuple(virtual.pick(name) for name in names)
     settings = []
     fields = dict.fromkeys(swept)
     for one in chosen:

@@ -1,5 +1,6 @@
 """The command `mrclab worlds`."""
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -97,8 +98,10 @@ def compare_worlds(
             if world != "wire":
                 _work(plan(runs, more, "sim"), store, target, context.obj)
                 _work(plan(late, numbers, "sim"), store, target, context.obj)
-        command = " ".join(["mrclab worlds", *(words or []), "--seeds", seeds])
-        command += (f" --jitter {jitter}" if jitter else "") + (f" --slower {slower:g}" if slower != 1 else "")
+        given = {"--sim-seeds": sim_seeds, "--jitter": jitter, "--slower": slower != 1 and f"{slower:g}"}
+        given |= {"--only": only != "*" and only}
+        chosen = [word for option, value in given.items() if value for word in (option, value)]
+        command = shlex.join(["mrclab", "worlds", *(words or []), "--seeds", seeds, *chosen])
         made = page.chapters(runs, store, numbers, more, earlier, jitter, slower)
         about = about or page.About(command, note, page.machines(runs, store, numbers), template.today(), jitter)
     if written:

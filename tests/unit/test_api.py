@@ -522,6 +522,7 @@ def test_values_of_a_wrong_type_are_refused_with_their_place(make, said):
         ({"sweep": {"fabric.t1s": "24"}}, "sweep['fabric.t1s'] is a list of values, such as [2, 4], not '24'"),
         ({"sweep": ["fabric.t1s"]}, "sweep is a dict of fields and their values"),
         ({"sweep": {"seed": [1, 2]}}, "seed cannot be swept; use seeds= for this"),
+        ({"variants": {}}, "variants is empty; name one at least, or leave it out for all"),
         ({"variants": ["mrc"]}, "variants is a dict of variants, each with what is swept of it alone, not ['mrc']"),
         ({"scenario": "link-failure"}, "campaign takes a Scenario, not 'link-failure'"),
     ],

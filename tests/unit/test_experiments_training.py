@@ -200,6 +200,11 @@ def test_plans_of_some_variants_continue_each_other(monkeypatch):
     assert (one.fields, one.digest) == (other.fields, other.digest)
 
 
+def test_a_size_without_the_variants_that_are_named_has_no_runs(tmp_path):
+    assert not list(sizes.SIZES[3].plan([1], ["roce-1-calm"]))
+    sizes.run(sizes.SIZES[3], [1], tmp_path, 1, lambda _: pytest.fail("it ran"), ["roce-1-calm"])
+
+
 def test_a_second_command_in_a_directory_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(sizes.processes, "rows", lambda *_: (row for row in ()))
     with (

@@ -339,6 +339,14 @@ def test_the_page_names_what_differs_and_the_command_fails(run, file, tmp_path):
     assert "The machine was shared." in written.read_text(encoding="utf-8")
 
 
+def test_the_page_names_the_command_with_all_that_decides_which_runs_it_has(run, file, tmp_path):
+    put(run, tmp_path / "results", "sim", "sim")
+    words = ["--sim-seeds", "4..6", "--only", "sm*", "--only-page", "--page", str(tmp_path / "page.md")]
+    assert invoke(file, tmp_path / "results", *words).exit_code == 0
+    said = f"`mrclab worlds {file} --seeds 1 --sim-seeds 4..6 --only 'sm*'`"
+    assert said in (tmp_path / "page.md").read_text(encoding="utf-8")
+
+
 def test_new_runs_take_the_place_of_one_scenario_among_the_figures_of_a_file(run, file, tmp_path):
     kept, old, new = tmp_path / "results", tmp_path / "old.md", tmp_path / "new.md"
     put(run, kept, "sim", "sim")
