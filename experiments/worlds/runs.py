@@ -3,6 +3,7 @@
 Result directories themselves are the record of finished runs; an interruption loses only the current one.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -76,8 +77,10 @@ def label(loaded: Loaded) -> str:
 
 
 def values(loaded: Loaded) -> dict[str, Any]:
-    """Return the fields in which two runs of the same scenario agree."""
-    return values_of(loaded.scenario, _NOT_COMPARED)
+    """Return the fields in which two runs of the same scenario agree; a file by its digest, as results rename it."""
+    digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in scenario.files_of(loaded).items()}
+    found = values_of(loaded.scenario, _NOT_COMPARED)
+    return {path: digests.get(value, value) if path.endswith(".file") else value for path, value in found.items()}
 
 
 def _read(directory: Path) -> StoredRun | None:

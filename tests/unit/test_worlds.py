@@ -265,6 +265,21 @@ def test_runs_that_are_there_are_not_repeated(run, file, tmp_path):
     assert len(runs_in(kept)) == 2, "another scenario of the same name is another run"
 
 
+def test_a_scenario_of_a_file_is_compared_by_what_the_file_says(file, tmp_path):
+    matrix = tmp_path / "pairs.cm"
+    matrix.write_text("Nodes 2\nConnections 1\n0->1 id 1 start 0 size 20000\n", encoding="utf-8")
+    flows = "  - {name: all, kind: matrix, file: pairs.cm}\n"
+    text = SCENARIO[: SCENARIO.index("  - {name: all")] + flows + "expect:\n  - {kind: integrity}\n"
+    file.write_text(text, encoding="utf-8")
+    kept = tmp_path / "results"
+    for _ in range(2):
+        assert "sim PASS" in invoke(file, kept, "--world", "sim").output
+        assert len(runs_in(kept)) == 1
+    matrix.write_text(matrix.read_text(encoding="utf-8").replace("20000", "40000"), encoding="utf-8")
+    assert "sim PASS" in invoke(file, kept, "--world", "sim").output
+    assert len(runs_in(kept)) == 2
+
+
 def test_a_run_that_was_torn_is_done_again(run, file, tmp_path):
     kept = tmp_path / "results"
     torn = put(run, kept, "torn", "sim") / "result.json"
