@@ -176,6 +176,11 @@ class SimFabric:
                 return partial(self._host_end(host.number).pause, plane)
         return None
 
+    def forget_pause(self, half_link: HalfLink) -> None:
+        """End the pause of what sends into a half-link, which has another peer now."""
+        if self.model.spec.queue.pfc is not None and (pause := self._pause_of(half_link)) is not None:
+            pause(False)
+
     # --- hosts ------------------------------------------------------------------------------------------------------
 
     def _host_end(self, host: int) -> LinkEnd:

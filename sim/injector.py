@@ -168,6 +168,8 @@ class SimFaultInjector:
             here, there = half_link.end, twin.end
             half_link.attach(*there)
             twin.attach(*here)
+            for moved in (half_link, twin):
+                self._fabric.forget_pause(moved)
         for name, cable in ((one, first), (other, second)):
             cable.swapped = not cable.swapped
             up = cable.half_links[0]

@@ -130,6 +130,8 @@ class HalfLink:
     def set_carrier(self, up: bool) -> None:
         """Set carrier, or remove it."""
         self.clear_since = self._clock.now if up else NEVER
+        if self.port is not None:
+            self.port.forget_pause()
 
 
 class Cable:

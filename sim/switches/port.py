@@ -304,6 +304,9 @@ class SimSwitchPort:
         """Number of frames in all queues and in transmission now."""
         return self.depth()
 
+    def forget_pause(self) -> None:
+        """End the pause of the peer: carrier went or came, or another peer is there."""
+
     def lose_waiting(self) -> None:
         """Lose all queued frames: the switch is frozen or killed."""
         self.catch_up()

@@ -8,7 +8,7 @@ priority of their own, which is never paused.
 
 A pause reaches the peer after the cable's delay and the frame in transmission. XON always arrives: a pause that is
 refreshed until then and one with a long time are the same. XOFF is sent again where frames show that the peer does not
-know of it, as after its port was down.
+know of it: a port forgets its pause when carrier goes or comes, and when its cable is swapped.
 """
 
 from __future__ import annotations
@@ -301,6 +301,10 @@ class PausablePort(SimSwitchPort):
                 self._storming = False
         if self._in_service is None:
             self._serve()
+
+    def forget_pause(self) -> None:
+        """End the pause of the peer, if there is one."""
+        self.pause(False)
 
     def _start_watchdog(self) -> None:
         """Begin the watchdog's detection time: a pause blocks data from now on."""

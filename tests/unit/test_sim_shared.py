@@ -10,6 +10,7 @@ from mrclab.lab.scenario import scenario
 from mrclab.sim.clock import SECOND, Clock
 from mrclab.sim.fabric import SimFabric
 from mrclab.sim.frame import SimFrame, of_bytes, usids_of
+from mrclab.sim.injector import SimFaultInjector
 from mrclab.sim.links.cable import CableEnd, HalfLink
 from mrclab.sim.switches.sharedbuffer import PausablePort
 from mrclab.topo import spec as specs
@@ -185,6 +186,25 @@ def test_cables_that_are_swapped_meanwhile_give_their_buffer_back() -> None:
     assert buffer.used == 0
     assert not any(sender.paused for sender in senders)
     assert rig.sinks[1].got == sum(sender.sent for sender in senders)
+
+
+@pytest.mark.parametrize("meanwhile", ["cut", "swap"])
+def test_a_switch_port_whose_cable_goes_or_leads_elsewhere_forgets_the_pause_of_its_peer(meanwhile: str) -> None:
+    """A pause is the peer's to refresh; two switches that paused each other would wait for ever."""
+    rig = Rig(0, buffer=4_000_000, pfc={})
+    port, nic = rig.port(1), rig.sends(2)
+    port.pause(True)
+    nic.paused = True
+    rig.half_links[3].enter(frame(1), 0)
+    rig.run(5e-6)
+    assert (port.paused, port.depth()) == (True, 1)
+    if meanwhile == "cut":
+        rig.sim.cable("h1-p1").set_carrier(False)
+    else:
+        SimFaultInjector(rig.sim, 1).swap("h1-p1", "h2-p1")
+        assert not nic.paused
+    rig.run(5e-6)
+    assert (port.paused, port.depth()) == (False, 0)
 
 
 def test_headroom_that_is_too_small_loses_what_was_under_way() -> None:
