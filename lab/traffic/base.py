@@ -100,7 +100,7 @@ class TrafficBase(OfKind):
 
     @property
     def longest_wait(self) -> tuple[float, str]:
-        """Seconds for which its file has it wait, and for what in words; 0 without a file that says so."""
+        """Seconds of the longest wait that its fields or file ask for, and for what in words; 0: none is known."""
         return 0.0, ""
 
     @property

@@ -3,6 +3,8 @@
 import dataclasses
 import itertools
 import json
+import re
+import textwrap
 from collections import Counter
 
 import pytest
@@ -275,6 +277,10 @@ def test_a_fault_costs_a_job_time_which_is_told_against_the_same_run_without(tmp
         ({"pipeline": 8, "layers": 4}, "4 layers do not fill 8 stages"),
         ({"forward": None}, "needs either forward"),
         ({"forward": None, "forward_flops": 1e12}, "no gpu_flops"),
+        ({"backward_flops": 1e12}, "has backward_flops and no gpu_flops"),
+        ({"backward": "1us", "backward_flops": 1e12, "gpu_flops": 1e14}, "both backward and backward_flops"),
+        ({"forward": "200s"}, "the run ends after 5 min 0 s, and a computation in it takes 6 min 40 s; shorten it"),
+        ({"optimizer": "400s"}, "a computation in it takes 6 min 40 s; shorten it, or raise timeout"),
         ({"parameters": 1e13, "layers": 1, "bucket": "1000Gi"}, "lower its size"),
         ({"steps": 1_000_000, "layers": 512, "bucket": 1}, "steps"),
     ],
@@ -290,3 +296,14 @@ def test_the_plan_of_a_job_names_ranks_and_nodes():
     loaded = scenario.load(HOME / "scenarios" / "training.yaml")
     (entry,) = loaded.scenario.traffic
     assert entry.text(loaded.fabric, 1) == "6 steps of 16 ranks; h1 is rank 0, with 21 nodes in each"
+
+
+def test_the_example_of_the_page_is_small_and_passes(tmp_path):
+    page = (HOME / "docs" / "training.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^    name: train\n(?:    .*\n)*", page, re.MULTILINE)
+    text = textwrap.dedent(example).replace("steps: 10", "steps: 2")
+    (tmp_path / "page.yaml").write_text(text, encoding="utf-8")
+    loaded = scenario.load(tmp_path / "page.yaml")
+    (job,) = loaded.scenario.traffic
+    assert sum(size for _, _, size in job.job.pairs) * 10 < 1 << 29
+    assert runner.run_scenario(loaded, tmp_path, lambda *_: None, lambda _: None, report=False).ok

@@ -30,7 +30,7 @@ def mistakes(scenario: "Scenario") -> Iterator[Mistake]:
         times = known_times(scenario)
         yield from _faults(scenario, times)
         yield from _timeout(scenario, times)
-        yield from _files(scenario)
+        yield from _long_waits(scenario)
         yield from _windows(scenario, times)
 
 
@@ -137,14 +137,16 @@ def _timeout(scenario: "Scenario", times: Mapping[str, float]) -> Iterator[Mista
                 yield (section, index, late[1]), f"{limit}, and {what}; raise timeout"
 
 
-def _files(scenario: "Scenario") -> Iterator[Mistake]:
-    """Yield workloads whose file has something that no run could wait for."""
+def _long_waits(scenario: "Scenario") -> Iterator[Mistake]:
+    """Yield workloads of which a wait is longer than the run, in their file or in a computation."""
     for index, entry in enumerate(scenario.traffic):
         seconds, what = entry.longest_wait
         if seconds > scenario.timeout:
-            limit = f"the run ends after {show_seconds(scenario.timeout)}"
-            waits = f"{what} {show_seconds(seconds)}"
-            yield ("traffic", index, "file"), f"{limit}, and {waits}; correct the file, or raise timeout"
+            waits = f"the run ends after {show_seconds(scenario.timeout)}, and {what} {show_seconds(seconds)}"
+            if hasattr(entry, "file"):
+                yield ("traffic", index, "file"), f"{waits}; correct the file, or raise timeout"
+            else:
+                yield ("traffic", index), f"{waits}; shorten it, or raise timeout"
 
 
 def _windows(scenario: "Scenario", times: Mapping[str, float]) -> Iterator[Mistake]:

@@ -181,8 +181,11 @@ class Training(JobTraffic):
         given_time, given_flops = self.forward is not None, self.forward_flops is not None
         if given_time == given_flops:
             raise ValueError(f"{self.name} needs either forward, such as 200us, or forward_flops with gpu_flops")
-        if given_flops and self.gpu_flops is None:
-            raise ValueError(f"{self.name} has forward_flops and no gpu_flops; add, for example, gpu_flops: 4.0e14")
+        if self.backward is not None and self.backward_flops is not None:
+            raise ValueError(f"{self.name} has both backward and backward_flops; leave one out")
+        for field in ("forward_flops", "backward_flops"):
+            if self.gpu_flops is None and getattr(self, field) is not None:
+                raise ValueError(f"{self.name} has {field} and no gpu_flops; add, for example, gpu_flops: 4.0e14")
         return self
 
     @model_validator(mode="after")
@@ -208,6 +211,11 @@ class Training(JobTraffic):
             activations=self.activations, tokens=self.tokens, skew=self.skew, server=self.server,
             server_rate=float(self.server_rate), optimizer=self.optimizer,
         )  # fmt: skip
+
+    @property
+    def longest_wait(self) -> tuple[float, str]:
+        """The longest computation of a layer."""
+        return max(self.plan.forward, self.plan.backward, self.optimizer), "a computation in it takes"
 
     @functools.cached_property
     def job(self) -> TrainingJob:
