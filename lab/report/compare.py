@@ -46,12 +46,18 @@ class ComparisonRow:
 
 
 def read_all(directories: Sequence[Path]) -> list[Member]:
-    """Read runs; where they are of different targets, labels name them."""
+    """Read runs; where the targets, or the scenarios of one label, differ, labels name them."""
     members = [read(directory) for directory in directories]
-    if len({member.target for member in members if member.target}) < 2:
-        return members
+    if len({member.target for member in members if member.target}) > 1:
+        members = [replace(each, label=f"{each.label} ({each.target})") if each.target else each for each in members]
+    first: dict[str, dict[str, str]] = {}  # label → scenario → first of its result directories
+    texts = {each.directory: differences.scenario_text(each.directory) for each in members}
+    for each in members:
+        first.setdefault(each.label, {}).setdefault(texts[each.directory], each.directory.name)
     return [
-        replace(member, label=f"{member.label} ({member.target})") if member.target else member for member in members
+        replace(each, label=f"{each.label} ({names[texts[each.directory]]})") if len(names) > 1 else each
+        for each in members
+        for names in (first[each.label],)
     ]
 
 
@@ -98,7 +104,10 @@ def rows(members: Sequence[Member]) -> list[ComparisonRow]:
         values = {label: [v.value for v in verdicts if v.value is not None] for label, verdicts in by_label.items()}
         values = {label: found for label, found in values.items() if found}
         passed = {label: (sum(v.ok for v in verdicts), len(verdicts)) for label, verdicts in by_label.items()}
-        title = next((v.expected for v in every if v.expected), every[0].kind)
+        limits: dict[str, list[str]] = {}  # what is expected → variants
+        for label, verdicts in by_label.items():
+            limits.setdefault(verdicts[0].expected or every[0].kind, []).append(label)
+        title = "; ".join(f"{text} ({', '.join(who)})" if len(limits) > 1 else text for text, who in limits.items())
         unit = next((v.unit for v in every if v.value is not None), "")
         made.append(ComparisonRow(title, unit, values, passed))
     return made

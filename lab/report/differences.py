@@ -45,11 +45,16 @@ def _values(values: Mapping[str, Any]) -> str:
     return "; ".join(f"{value} in {several(labels)}" for value, labels in by_value.items())
 
 
-def _resolved(directory: Path) -> dict[str, Any]:
-    """Every value of a run's scenario, defaults and derived ones included, by its dotted path."""
+def scenario_text(directory: Path) -> str:
+    """Every value of a run's scenario that is not of its name, seed or world, as text."""
+    return json.dumps(_resolved(directory, _NOT_COMPARED - {"expect"}), sort_keys=True)
+
+
+def _resolved(directory: Path, but: set[str] = _NOT_COMPARED) -> dict[str, Any]:
+    """Every value of a run's scenario, defaults and derived ones included, by its dotted path; without some fields."""
     path = directory / "scenario.yaml"
     text = yamlfile.text_of(path, follow=False)
-    return values_of(loads(text, str(path), within=directory).scenario, _NOT_COMPARED)
+    return values_of(loads(text, str(path), within=directory).scenario, but)
 
 
 def values_of(scenario: Scenario, but: set[str]) -> dict[str, Any]:

@@ -75,6 +75,15 @@ def test_runs_of_one_variant_on_different_switches_have_columns_of_their_own(run
     assert "2 variants: fast (soft), fast (virtual time)" in page
 
 
+def test_runs_of_a_scenario_that_was_changed_between_them_have_columns_of_their_own(runs, tmp_path):
+    changed = tmp_path / "c" / "scenario.yaml"
+    changed.write_text(changed.read_text().replace("seed: 1", "seed: 2"))
+    assert [member.label for member in compare.read_all([tmp_path / "b", tmp_path / "c"])] == ["slow", "slow"]
+    changed.write_text(changed.read_text().replace("at_least: 90%", "at_least: 80%"))
+    members = compare.read_all([tmp_path / name for name in "abc"])
+    assert [member.label for member in members] == ["fast", "slow (b)", "slow (c)"]
+
+
 def test_a_run_whose_target_is_unknown_keeps_the_name_of_its_variant(runs, tmp_path):
     info = json.loads((tmp_path / "a" / "run.json").read_text())
     unknown = {name: value for name, value in info.items() if name != "target"}
@@ -142,6 +151,14 @@ def test_rows_hold_the_median_of_all_runs_of_a_variant():
     assert row.figures["mrc"].median == 0.95
     assert row.passed == {"mrc": (2, 3), "roce": (1, 1)}
     assert list(row.figures) == ["mrc"]
+
+
+def test_a_row_of_variants_that_expect_different_limits_shows_each_limit_with_its_variants():
+    def run(label, expected):
+        return compare.Member(label, None, [Verdict("spread", True, expected, "", "", 0.5, "")])
+
+    (row,) = compare.rows([run("mrc", "spread ≥ 0.9"), run("roce", "spread ≤ 0.75"), run("roce-8", "spread ≤ 0.75")])
+    assert row.title == "spread ≥ 0.9 (mrc); spread ≤ 0.75 (roce, roce-8)"
 
 
 def test_variants_with_expectations_of_their_own_share_the_rows_of_equal_ones():
