@@ -8,7 +8,7 @@ P4Runtime 1.3: §5 arbitration, §7 pipeline config, §12 writes and their error
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, TypeVar
@@ -16,9 +16,10 @@ from typing import Any, ClassVar, TypeVar
 import grpc
 from finsy import P4PacketOut
 from finsy.grpcutil import GRPC_EOF, GRPCStatusCode
-from finsy.p4client import P4RpcStatus
+from finsy.p4client import P4Error, P4RpcStatus
 from finsy.p4entity import decode_stream
 from finsy.proto import U128, p4r, p4r_grpc
+from google.protobuf.message import DecodeError
 
 from mrclab.controller.errors import FailedUpdate, NotPrimaryError, SwitchError, WriteError
 from mrclab.controller.provisioning.intent import IntendedEntry
@@ -57,6 +58,14 @@ class Role(Enum):
 
     PRIMARY = "primary"
     BACKUP = "backup"
+
+
+def _refused(error: grpc.aio.AioRpcError) -> Mapping[int, P4Error]:
+    """Return the errors of a write's updates by index; none where the switch gives none that can be read."""
+    try:
+        return P4RpcStatus.from_rpc_error(error).details
+    except (DecodeError, ValueError):
+        return {}
 
 
 @dataclass(eq=False)
@@ -255,12 +264,12 @@ class SwitchSession:
             call = self._stub.Write(request, timeout=RPC_TIMEOUT * self.stretch, metadata=_WRITE_METADATA)
             await self._unless_closed(call)
         except grpc.aio.AioRpcError as error:
-            status = P4RpcStatus.from_rpc_error(error)
-            if not status.details:
+            refused = _refused(error)
+            if not refused:
                 raise self._error(error, "Write") from None
             return [
                 FailedUpdate(str(batch[index]), detail.canonical_code.name, detail.message)
-                for index, detail in status.details.items()
+                for index, detail in refused.items()
                 if index < len(batch)
             ]
         return []

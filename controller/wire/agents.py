@@ -108,11 +108,13 @@ class AsyncClient:
         call = self._calls.get(message.get("id", -1))
         if call is None or call.done():
             return
-        if "error" in message:
-            error = message["error"]
+        error, result = message.get("error"), message.get("ok") or {}
+        if not isinstance(result, dict) or not isinstance(error, dict | None):
+            raise RpcError("EPROTO", "it sent an answer of the wrong form")
+        if error is not None:
             call.set_exception(RpcError(str(error.get("code", "EIO")), str(error.get("message", ""))))
         else:
-            call.set_result(message.get("ok") or {})
+            call.set_result(result)
 
 
 @dataclass(eq=False)

@@ -221,6 +221,24 @@ def test_an_event_that_is_no_object_ends_the_connection_and_nothing_else(
     asyncio.run(asyncio.wait_for(body(), WAIT))
 
 
+@pytest.mark.parametrize("answer", ['"ok": [1]', '"error": "no"'])
+def test_an_answer_of_the_wrong_form_ends_the_connection_and_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, answer: str
+) -> None:
+    async def talk(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(f'{{"id": 1, {answer}}}\n'.encode())
+
+    async def body() -> None:
+        async with running(tmp_path) as rig:
+            async with await asyncio.start_unix_server(talk, rig.path):
+                while "an answer of the wrong form" not in caplog.text:
+                    await asyncio.sleep(0.01)
+            async with Agent(tmp_path / "h1.sock").server:
+                await rig.until("agent.up")
+
+    asyncio.run(asyncio.wait_for(body(), WAIT))
+
+
 def test_what_nobody_serves_cannot_be_asked(tmp_path: Path) -> None:
     async def body() -> None:
         async with running(tmp_path) as rig:

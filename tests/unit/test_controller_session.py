@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 import grpc
 import pytest
 from finsy.grpcutil import GRPCStatusCode
-from finsy.proto import p4r, p4r_grpc
+from finsy.proto import p4r, p4r_grpc, rpc_status
+from google.protobuf.any_pb2 import Any as AnyMessage
 
 from mrclab.controller.__main__ import BUILD
 from mrclab.controller.errors import SwitchError
@@ -61,6 +62,18 @@ class LastWords(Stuck):
             return
 
     StreamChannel = _leave
+
+
+class Garbled(Stuck):
+    """Refuses writes with details of its own."""
+
+    details = b""
+
+    async def _refuse(self, _request, context):
+        context.set_trailing_metadata((("grpc-status-details-bin", self.details),))
+        await context.abort(grpc.StatusCode.UNKNOWN, "no room")
+
+    Write = _refuse
 
 
 @asynccontextmanager
@@ -127,5 +140,29 @@ def test_a_stream_that_ends_as_this_controller_bids_for_the_primarys_place_ends_
             with pytest.raises(SwitchError, match="t0-p1-1"):
                 await it.until_role(Role.PRIMARY)
             assert not it.is_open
+
+    asyncio.run(asyncio.wait_for(body(), WAIT))
+
+
+def status(message):
+    packed = AnyMessage()
+    packed.Pack(message)
+    return rpc_status.Status(code=2, details=[packed]).SerializeToString()
+
+
+UNREADABLE = {
+    "no status": b"\xff\xff",
+    "another message": status(p4r.WriteResponse()),
+    "a code that there is not": status(p4r.Error(canonical_code=99)),
+}
+
+
+@pytest.mark.parametrize("details", UNREADABLE.values(), ids=list(UNREADABLE))
+def test_details_of_a_refusal_that_cannot_be_read_are_left_out(tmp_path, details):
+    async def body():
+        async with session(tmp_path, Garbled) as (it, switch):
+            switch.details = details
+            with pytest.raises(SwitchError, match="t0-p1-1: Write failed: UNKNOWN no room"):
+                await it.write([Change(UpdateKind.DELETE, ROUTE)])
 
     asyncio.run(asyncio.wait_for(body(), WAIT))
