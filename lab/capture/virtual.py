@@ -76,8 +76,7 @@ class VirtualTaps:
 
         def undo() -> None:
             half_link.faults = tuple(fault for fault in half_link.faults if fault is not sent)
-            if half_link.end == (arrives, port):
-                half_link.attach(far, port)
+            arrives.remove()
 
         half_link.faults = (sent, *half_link.faults)
         half_link.attach(arrives, port)

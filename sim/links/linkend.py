@@ -42,24 +42,37 @@ class LinkEnd(CableEnd):
 class CapturePoint(CableEnd):
     """Reports every frame before the end behind it takes it."""
 
-    __slots__ = ("_far", "_see")
+    __slots__ = ("_half_link", "_see", "far")
+
+    _half_link: HalfLink
 
     def __init__(self, far: CableEnd, see: Callable[[SimFrame], object]) -> None:
-        self._far = far
+        self.far = far
         self._see = see
 
     def receive(self, frame: SimFrame, half_link: HalfLink) -> None:
         """Report the frame, and hand it on."""
         self._see(frame)
-        self._far.receive(frame, half_link)
+        self.far.receive(frame, half_link)
 
     def attached(self, half_link: HalfLink) -> None:
         """A half-link ends at the receiver behind it."""
-        self._far.attached(half_link)
+        self._half_link = half_link
+        self.far.attached(half_link)
 
     def detached(self, half_link: HalfLink) -> None:
         """It ends there no longer."""
-        self._far.detached(half_link)
+        self.far.detached(half_link)
+
+    def remove(self) -> None:
+        """Have frames go past it, wherever cables were swapped to and whatever else captures there."""
+        end, port = self._half_link.end
+        if end is self:
+            self._half_link.attach(self.far, port)
+        while isinstance(end, CapturePoint):
+            if end.far is self:
+                end.far = self.far
+            end = end.far
 
 
 class JitteryLinkEnd(LinkEnd):

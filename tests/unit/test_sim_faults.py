@@ -5,6 +5,7 @@ import random
 import pytest
 from sim_pair import Sim, Write, finish
 
+from mrclab.lab.capture.virtual import VirtualTaps
 from mrclab.sim.clock import SECOND, Clock, ticks
 from mrclab.sim.frame import WRONG_SOURCE, SimFrame
 from mrclab.sim.injector import SimFaultInjector
@@ -316,6 +317,26 @@ def test_a_switch_counts_what_came_in_by_a_port_whoever_looks_at_its_cable_and_w
     assert len(seen) > 20
     t0.die()
     assert t0.received() == {}
+
+
+@pytest.mark.parametrize("other", ["swap", "tap"])
+def test_taps_that_are_removed_while_something_else_holds_the_cable_see_no_more(other):
+    sim = Sim(planes=1)
+    ends = [half_link.end for half_link in sim.fabric.cable("h1-p1").half_links]
+    taps = VirtualTaps(sim.fabric, [sim.model.link("h1-p1")])
+    if other == "swap":
+        broken(sim).swap("h1-p1", "h2-p1")
+        taps.remove()
+        broken(sim).swap("h1-p1", "h2-p1")
+    else:
+        more = VirtualTaps(sim.fabric, [sim.model.link("h1-p1")])
+        taps.remove()
+    finish(sim, Write(sim, "h1", "h3", 100_000))
+    assert taps.frames == []
+    if other == "tap":
+        assert len(more.frames) > 20
+        more.remove()
+    assert [half_link.end for half_link in sim.fabric.cable("h1-p1").half_links] == ends
 
 
 def test_a_switch_that_died_has_counted_nothing_when_it_is_back():
