@@ -12,9 +12,10 @@ class WorldBegin(Event):
 
 @event("scenario")
 class ScenarioText(Event):
-    """Text of the scenario that is run, as `scenario.yaml` has it."""
+    """Text of the scenario that is run, and the texts of the files that it names, up to a megabyte of them."""
 
     text: str
+    files: dict[str, str] | None = None
 
 
 @event("lab.up")

@@ -157,13 +157,15 @@ class Kinds(Generic[M]):
         return self._find(kind) or default
 
     def _find(self, kind: object) -> type[M] | None:
+        if not isinstance(kind, str):
+            return None
         if kind not in self._models:
-            place = self._places.get(str(kind))
+            place = self._places.get(kind)
             if place:
                 import_module(place)
             else:
                 self.load()
-        return self._models.get(str(kind))
+        return self._models.get(kind)
 
     @property
     def names(self) -> tuple[str, ...]:

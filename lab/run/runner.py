@@ -17,7 +17,7 @@ from mrclab.lab.report.results import CollectedRun
 from mrclab.lab.run.interrupts import guarded
 from mrclab.lab.run.world import KINDS, Progress, World, record_counters
 from mrclab.lab.run.worlds import check, world_up
-from mrclab.lab.scenario.scenario import Loaded
+from mrclab.lab.scenario.scenario import Loaded, files_of
 from mrclab.lab.scenario.units import show_seconds
 from mrclab.lab.session.lab import Lab
 from mrclab.topo.economy import CompressedLog
@@ -35,6 +35,7 @@ _LONGEST_STEP = 1  # between two checks of faults that end by themselves, and up
 _LINGER_POLL = 2  # between two checks of the EVs
 
 _INTERRUPTED = "it was interrupted"
+_MAX_TEXT = 1_000_000  # characters of files in the record of the scenario
 
 
 class Run:
@@ -226,7 +227,9 @@ class _Launch:
             ) as world:
                 world.on_notice(self.notify)
                 self.notify(world.greeting)
-                world.record(ScenarioText(text=self.loaded.text))
+                files = files_of(self.loaded)
+                kept = files if files and sum(map(len, files.values())) <= _MAX_TEXT else None
+                world.record(ScenarioText(text=self.loaded.text, files=kept))
                 for reference in references:
                     world.record(reference)
                 self.show(world)

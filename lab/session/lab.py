@@ -412,11 +412,13 @@ class Lab:
 
         Destroys the QPs of finished traffic on its hosts: until then their EVs can be shown.
         """
-        _refuse(fields, ("start",), str(fields.get("kind", "")), "traffic begins at once")
+        kind = str(fields.get("kind", ""))
+        _refuse(fields, ("start",), kind, "traffic begins at once")
+        _refuse(fields, ("transport",), kind, "all traffic has the transport of the lab")
         name = str(fields.get("name") or self.free_name(stem))
         if name in self.workloads and self.workloads[name].ended is None:
             raise ValueError(f"{name} runs already; give another name=")
-        model = entry_of(TRAFFIC, str(fields.get("kind", "")), {**fields, "name": name}, self.fabric)
+        model = entry_of(TRAFFIC, kind, {**fields, "name": name}, self.fabric)
         self._release(model)
         running = model.running(self.world, model.qps or self._qps, self.world.seed)
         self.prepare(running)
@@ -536,9 +538,9 @@ class Lab:
 M = TypeVar("M", bound=BaseModel)
 
 
-def _refuse(fields: Mapping[str, Any], times: Sequence[str], kind: str, instead: str) -> None:
-    """Raise ValueError for a time, which only a scenario has."""
-    if found := next((name for name in times if name in fields), None):
+def _refuse(fields: Mapping[str, Any], names: Sequence[str], kind: str, instead: str) -> None:
+    """Raise ValueError for a field that only a scenario has."""
+    if found := next((name for name in names if name in fields), None):
         raise ValueError(f"{kind}.{found}: only a scenario has this field; here {instead}")
 
 

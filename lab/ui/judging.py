@@ -3,10 +3,12 @@
 The verdicts are those of the report, from the same code, on the history up to now.
 """
 
+import os
 import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import BaseExpectation, Verdict
@@ -20,6 +22,7 @@ VerdictRow = dict[str, str]  # state, expected, observed, when
 
 _MAX_JUDGEMENTS = 40  # at a run that is over
 _MAX_BEFORE = 10_000  # records of the bring-up, before the run
+_NO_FOLDER = Path(os.devnull)  # a history names its files: none is read from this machine
 _SHARE = 0.02  # of a core that judging may take while a run goes on
 _MIN_INTERVAL = 1.0  # seconds between two judgements
 
@@ -86,7 +89,8 @@ class Judge:
         """Take the next record."""
         if record.kind == "scenario":
             try:
-                self._loaded, self._records = loads(record["text"], "scenario"), list(self._before)
+                self._loaded = loads(record["text"], "scenario", record.get("files"), _NO_FOLDER)
+                self._records = list(self._before)
             except LabError:  # of another version
                 self._loaded = None
         elif record.kind == "run.broken":

@@ -12,7 +12,7 @@ from mrclab.hosts.mrc.cc import CongestionController
 from mrclab.lab.expectations import EXPECTATIONS
 from mrclab.lab.expectations.base import BaseExpectation
 from mrclab.lab.faults import selftest
-from mrclab.lab.faults.base import FAULTS, LastingFault
+from mrclab.lab.faults.base import FAULTS, FaultBase, LastingFault
 from mrclab.lab.faults.losses import LOSS_MODELS, LossModelBase
 from mrclab.lab.kinds import KindError, Kinds, kind_of
 from mrclab.lab.scenario.scenario import loads
@@ -150,6 +150,12 @@ def test_an_unknown_kind_is_answered_with_the_nearest_one():
     text = "name: x\nfabric: {planes: 2}\ntraffic: [{name: a, kind: write, from: h1, to: h2, size: 1 MiB}]\n"
     with pytest.raises(Exception, match="link_down"):
         loads(text + "faults: [{name: f, kind: link_dwn, link: h1-p1, at: 1s}]\n", "x.yaml")
+
+
+@pytest.mark.parametrize("kind", [["loss"], {"loss": 1}, None, 5])
+def test_what_is_no_name_is_no_kind(kind):
+    assert kind not in FAULTS
+    assert FAULTS.get(kind, FaultBase) is FaultBase
 
 
 def test_a_scenario_imports_only_the_modules_of_the_kinds_that_it_names():

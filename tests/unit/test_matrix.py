@@ -9,6 +9,7 @@ from mrclab.lab.run import runner
 from mrclab.lab.scenario import scenario
 from mrclab.lab.traffic import matrix
 from mrclab.lab.traffic.matrix import Connection, MatrixError, TriggerLine, Triggers
+from mrclab.lab.ui.judging import Judge
 
 CHAIN = """\
 # a comment
@@ -165,10 +166,17 @@ def test_connections_begin_at_their_time_or_when_another_is_acknowledged_or_has_
 
 def test_results_hold_the_matrix_and_can_be_judged_and_run_again(chain, tmp_path):
     outcome = runner.run_scenario(scenario.load(chain), tmp_path / "results", quiet, quiet, report=False)
+    (named,) = outcome.measures.history.of("scenario")
+    assert named["files"] == {"chain.cm": CHAIN}
     chain.unlink()
     (tmp_path / "chain.cm").unlink()
     assert (outcome.directory / "cm.cm").read_text() == CHAIN
     assert [verdict.ok for verdict in results.load(outcome.directory).verdicts] == [True] * 3
+    judge = Judge(outcome.loaded.fabric)  # as the page does
+    for record in outcome.measures.history.records:
+        judge.take(record)
+    state, expectations = judge.outcome()
+    assert (judge.title, state, len(expectations)) == ("chain", "passed", 3)
     again = runner.run_scenario(
         scenario.load(outcome.directory / "scenario.yaml"), tmp_path / "again", quiet, quiet, report=False
     )

@@ -276,6 +276,7 @@ def test_a_capture_in_virtual_time_holds_what_ports_sent_and_got_with_notes_at_f
         ("fault link_down link=h1-p1 at=5s", "link_down.at: only a scenario has this field"),
         ("fault link_down link=h1-p1 until=5s", "and lasts until it is cleared"),
         ("traffic write from=h1 to=h2 size=1 start=5s", "write.start: only a scenario has this field"),
+        ("traffic write from=h1 to=h2 size=1 transport='{qps: 2}'", "write.transport: only a scenario has this"),
         ("wait 1e9", "1e9 of virtual time is too long to wait for at once; at most 3600 s"),
         ("clear it", "no fault named 'it' is in force"),
         ("clear ''", "no fault named '' is in force"),  # as of a shell's variable that is empty
