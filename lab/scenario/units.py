@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 from pydantic import BeforeValidator, Field, PlainSerializer
 
 from mrclab.topo.input import quantities
-from mrclab.topo.input.sentences import brief
+from mrclab.topo.input.sentences import brief, shown
 
 _SHARE_OF = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s+of\s+([\w-]+)\s*")
 _RTTS = re.compile(r"\s*(\d+(?:\.\d*)?)\s*rtts?\s*")
@@ -27,6 +27,7 @@ _FACTOR = {
 _IN_BITS = 0.25e9  # bytes per second from which rates are shown in Gb/s
 _IN_TERABITS = 9999.5  # Gb/s from which they are shown in Tb/s
 _LONGEST_NUMBER = 1e15  # beyond it a number is shown with an exponent
+_MIN_SHARE = 1e-15
 _PERCENT = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s*")
 
 
@@ -42,12 +43,18 @@ def parse_size(value: object) -> object:
 
 
 def parse_percent(value: object) -> object:
-    """Parse `"90%"` into 0.9; accepts 0.9 itself and refuses numbers above 1, since 5 would be 500%."""
+    """Parse `"90%"` into 0.9; accepts 0.9 itself and refuses numbers above 1, since 5 would be 500%.
+
+    Refuses shares so small that a count of packets over them is no number.
+    """
     if isinstance(value, (int, float)) and 1 < value < math.inf:
         raise ValueError(f"{value:g} would be {value * 100:g}%; write {value:g}% if that is meant")
-    if not isinstance(value, str):
-        return value
-    return float(quantities.matched(_PERCENT, value, "percentage; write, for example, 90%")[1]) / 100
+    share = value
+    if isinstance(value, str):
+        share = float(quantities.matched(_PERCENT, value, "percentage; write, for example, 90%")[1]) / 100
+    if isinstance(share, (int, float)) and 0 < share < _MIN_SHARE:
+        raise ValueError(f"{shown(value)} is hardly any; write 0, or {_MIN_SHARE:g} at least")
+    return share
 
 
 def share_of(value: object) -> tuple[float, str] | None:

@@ -68,7 +68,7 @@ class LossFault(LossyFault):
     """A fault that loses packets: a share, drawn from the seed or by the kernel, every n-th, or by a loss model."""
 
     rate: ShareOrNone | None = Field(default=None, description="share of packets to lose, such as 1%")
-    every: int | None = Field(default=None, ge=1, description="lose every n-th packet of each cable instead")
+    every: int | None = Field(default=None, ge=1, le=2**31, description="lose every n-th packet of each cable instead")
     model: LossModel | None = Field(default=None, description="a loss model instead, e.g. losses in bursts")
     seeded: bool = Field(default=True, description="the same packets with the same seed; false: drawn by the kernel")
     min_length: MinLength = 0
@@ -307,8 +307,8 @@ class RateCut(LossyFault, PacketFault):
     """Packets beyond a rate are lost, as by a policer; nothing is queued."""
 
     kind: Literal["rate_limit"]
-    rate_pps: int = Field(ge=1, description="packets per second and direction")
-    burst: int = Field(default=5, ge=1, description="packets")
+    rate_pps: int = Field(ge=1, le=10**10, description="packets per second and direction")
+    burst: int = Field(default=5, ge=1, le=2**32 - 1, description="packets")
     min_length: MinLength = 0
     example: ClassVar = {"rate_pps": 1, "burst": 5, **_UP}
     draws: ClassVar = {"link": random_link, "rate_pps": _random_rate}
