@@ -136,13 +136,12 @@ def _bytes_of(path: Path, most: int, within: Path | None) -> bytes:
         if within is None:
             return files.read_bytes(path, most)
         return files.read_beneath(within, str(path.relative_to(within)), most)
-    except OSError as error:
-        if error.errno == errno.EFBIG:
+    except (OSError, ValueError) as error:  # ValueError: a name with a null character
+        if getattr(error, "errno", None) == errno.EFBIG:
             more = f"the files of a trace have at most {MAX_BYTES >> 20} MiB together; this is more"
             raise ValueError(f"{path}: {more}") from None
-        raise ValueError(
-            f"{path} cannot be read: {error.strerror or error}; name a trace beside the scenario"
-        ) from None
+        why = getattr(error, "strerror", None) or error
+        raise ValueError(f"{path} cannot be read: {why}; name a trace beside the scenario") from None
 
 
 TraceField = Annotated[
