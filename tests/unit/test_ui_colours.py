@@ -15,6 +15,7 @@ import pytest
 from mrclab.lab.report import palette
 
 STATIC = Path(__file__).parents[2] / "lab" / "ui" / "static"
+TEMPLATES = STATIC.parents[1] / "report" / "templates"
 APART = 15.0  # six times what is just noticeable
 SIGHT = {
     "any": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
@@ -86,6 +87,27 @@ def test_page_report_and_pictures_have_one_palette_and_each_hue_one_meaning():
     assert not taken
     for plane, state in itertools.product(palette.PLANES[:4], palette.EV_STATES.values()):
         assert apart(plane, state, "any") >= APART, (plane, state)
+
+
+def contrast(one: str, other: str) -> float:
+    """Contrast of two colours, 1 to 21 (WCAG 2.2, relative luminance)."""
+    low, high = sorted(((lab(colour, "any")[0] + 16) / 116) ** 3 for colour in (one, other))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_reports_have_colours_for_light_and_for_dark_and_text_of_either_is_read():
+    page = (TEMPLATES / "page.html.j2").read_text()
+    schemes = [dict(re.findall(r"--(\w+): (#\w{6})", block)) for block in re.findall(r":root {(.*?)}", page)]
+    assert len(schemes) == 2
+    assert schemes[0].keys() == schemes[1].keys()
+    for scheme in schemes:
+        grounds = {"good": ("paper", "kept"), "bad": ("paper", "missed"), "doubt": ("paper", "open")}
+        for text in ("ink", "soft", *grounds):
+            for ground in grounds.get(text, ("paper",)):
+                assert contrast(scheme[text], scheme[ground]) >= 4.5, (scheme["paper"], text, ground)
+    for template in TEMPLATES.glob("*.html.j2"):
+        style = re.sub(r":root {.*?}", "", template.read_text())
+        assert re.findall(r"#[0-9a-f]{3,8}\b", style) == [], template.name
 
 
 def test_the_arithmetic_knows_what_cannot_be_told_apart():
