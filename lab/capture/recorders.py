@@ -53,12 +53,14 @@ def record_all(taps: Taps, faults: Faults, path: Path, over: Callable[[], bool],
     """Write frames into one file until `over` or there are `most`; returns their number. OSErrors are passed on."""
     with path.open("wb") as file:
         writer = pcapng.PcapngWriter(file, taps.interfaces)
+        file.flush()  # kill -9 leaves whole frames, and programs may read along
         while writer.frames < most and not over():
             for _, record in faults.new():
                 writer.comment(comment_on(record))
             for frame in sorted(taps.frames(_READ_S), key=lambda each: each.time):
                 if writer.frames < most:
                     writer.write(frame)
+            file.flush()
         return writer.frames
 
 

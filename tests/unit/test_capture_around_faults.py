@@ -51,3 +51,18 @@ def test_a_capture_of_so_many_packets_has_no_more_of_them(tmp_path):
     _, frames = pcapng.load(tmp_path / "file.pcapng")
     assert [frame.time for frame in frames] == [0, 1, 2, 3, 4]
     faults.close()
+
+
+def test_the_file_of_a_capture_that_is_killed_has_all_frames_read_until_then(tmp_path):
+    (tmp_path / "lab.jsonl").touch()
+    taps, faults, path = Taps(), Faults(tmp_path / "lab.jsonl"), tmp_path / "file.pcapng"
+    taps.come = [pcapng.CapturedFrame(at, 0, pcapng.INBOUND, b"x" * 3000, 3000) for at in range(5)]
+    kept = []
+
+    def over():
+        kept.append(len(pcapng.load(path)[1]))  # what kill -9 would leave
+        return len(kept) == 2
+
+    record_all(taps, faults, path, over)
+    assert kept == [0, 5]
+    faults.close()
