@@ -10,11 +10,11 @@ import transcripts
 
 from mrclab.lab.command import p4build
 from mrclab.lab.command.live import p4sh, up
-from mrclab.lab.errors import LabError
+from mrclab.lab.errors import LabError, Refused
 from mrclab.lab.lessons import fabric
 from mrclab.lab.lessons.base import LESSONS
 from mrclab.lab.lessons.grading import graded, progress
-from mrclab.lab.lessons.p4 import shift
+from mrclab.lab.lessons.p4 import p4runtime, shift
 from mrclab.lab.lessons.parts import CablePart, SwitchPart
 from mrclab.lab.ui.browser import learning
 
@@ -170,6 +170,18 @@ def test_a_controller_of_thirty_lines_makes_a_switch_forward(tmp_path):
     file = tmp_path / "controller.py"
     file.write_text((SOLUTIONS / "03-controller.py").read_text().replace("port=2", "port=1"))
     assert "✗ what comes in at port 1" in "\n".join(graded(3, file, tmp_path)[0])
+
+
+def test_an_installed_lab_finds_p4runtime_shell_in_the_clone_or_says_how_to_get_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(p4runtime, "PYTHON", tmp_path / "nothing")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Refused, match=r"venv \.venv-p4sh && .*requirements-p4sh\.txt"):
+        graded(3, SOLUTIONS / "03-controller.py", tmp_path)
+    shell = tmp_path / ".venv-p4sh" / "bin" / "python"
+    shell.parent.mkdir(parents=True)
+    shell.write_text("#!/bin/sh\necho of the clone; exit 1\n")
+    shell.chmod(0o755)
+    assert "of the clone" in graded(3, SOLUTIONS / "03-controller.py", tmp_path)[0][1]
 
 
 def test_a_pytest_that_notices_nothing_does_not_pass(tmp_path):

@@ -27,12 +27,16 @@ def grade(path: Path, seed: int | None = None) -> list[Check]:
     """Program the switch of the lesson with the learner's controller, then send frames through it."""
     read(path)
     part = SwitchPart.drawn(seed)
-    if not PYTHON.exists():
-        raise Refused("p4runtime-shell is not set up; run `make setup`")
+    shell = next((each for each in (PYTHON, Path(".venv-p4sh/bin/python").absolute()) if each.exists()), None)
+    if shell is None:
+        raise Refused(
+            "p4runtime-shell is not set up; in the root of the clone run `python3 -m venv .venv-p4sh &&"
+            " .venv-p4sh/bin/pip install --no-deps -r requirements-p4sh.txt`, or `sudo make setup`"
+        )
     with tempfile.TemporaryDirectory(prefix=paths.folder_prefix()) as place:
         socket = Path(place) / "p4rt.sock"
         with served(socket) as device:
-            error = _run(path, socket, place)
+            error = _run(shell, path, socket, place)
             if error:
                 return [Check(False, "the controller runs to its end", error)]
             if device.run(lambda: device.instance is None):
@@ -40,9 +44,9 @@ def grade(path: Path, seed: int | None = None) -> list[Check]:
             return routes.checks(part, lambda port, data: device.run(lambda: device.answer(port, data)))
 
 
-def _run(path: Path, socket: Path, place: str) -> str:
-    """Run the learner's controller; return its last output where it failed."""
-    words = [str(PYTHON), str(path.absolute()), str(socket), str(P4_INFO), str(P4_JSON)]
+def _run(shell: Path, path: Path, socket: Path, place: str) -> str:
+    """Run the learner's controller with the Python of p4runtime-shell; return its last output where it failed."""
+    words = [str(shell), str(path.absolute()), str(socket), str(P4_INFO), str(P4_JSON)]
     try:
         done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=_LONGEST, cwd=place)
     except subprocess.TimeoutExpired:
