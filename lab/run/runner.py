@@ -66,6 +66,9 @@ class Run:
             self._clear()
         except BaseException:  # its error says why the run ends; a failure to clear is then only a consequence
             with contextlib.suppress(LabError, TopoError, OSError):
+                for workload in self._lab.active:
+                    workload.abandon()
+            with contextlib.suppress(LabError, TopoError, OSError):
                 self._clear()
             raise
         finally:

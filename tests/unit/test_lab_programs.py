@@ -50,7 +50,7 @@ class World(LabClients):
         return [record for record in self.records if record["kind"] == kind]
 
 
-def driven(tmp_path, monkeypatch, status):
+def started(tmp_path, monkeypatch, status):
     path = tmp_path / "x.yaml"
     path.write_text(TEXT.replace("STATUS", str(status)))
     entry = scenario.load(path).scenario.traffic[0]
@@ -61,6 +61,11 @@ def driven(tmp_path, monkeypatch, status):
     made.prepare()
     os.mkfifo(world.files / "theirs" / "pipe")
     made.start(world.now)
+    return world, made
+
+
+def driven(tmp_path, monkeypatch, status):
+    world, made = started(tmp_path, monkeypatch, status)
     while not made.over:
         made.share(world.now)
         world.pause(0.01)
@@ -99,6 +104,19 @@ def test_a_program_that_fails_fails_the_traffic_and_says_how(tmp_path, monkeypat
     world, made = driven(tmp_path, monkeypatch, 4)
     assert re.search(r"^h1: sh -c .* ended with status 4", made.outcome["error"])
     assert world.of("flow.end")[0]["exit_status"] == 4
+
+
+def test_a_program_that_a_signal_ends_fails_the_traffic_and_says_so(tmp_path, monkeypatch):
+    _, made = driven(tmp_path, monkeypatch, "$(kill -9 $$)")
+    assert re.search(r"^h1: sh -c .* ended by signal 9$", made.outcome["error"])
+
+
+def test_programs_of_an_aborted_run_end_and_leave_their_files(tmp_path, monkeypatch):
+    world, made = started(tmp_path, monkeypatch, 0)
+    (world.files / "theirs" / "half.txt").write_text("half")
+    made.abandon()
+    assert [one.process.poll() for one in made._processes] == [-9]
+    assert (world.run_dir / "log" / "theirs-half.txt").read_text() == "half"
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from mrclab.lab.run.mirror import Mirror
 from mrclab.lab.run.virtual import VirtualWorld, virtual_world
 from mrclab.lab.scenario import scenario
 from mrclab.lab.scenario.units import show_bytes
+from mrclab.lab.session.lab import Lab
 from mrclab.lab.traffic.running import rings
 from mrclab.lab.traffic.running.flows import Running
 from mrclab.sim.clock import ticks
@@ -412,6 +413,20 @@ def test_a_signal_after_a_run_was_aborted_costs_nothing_that_was_measured(tmp_pa
         run(SMALL, tmp_path, notify=say)
     (directory,) = tmp_path.iterdir()
     assert json.loads((directory / "run.json").read_text())["error"] == "a helper was killed"
+
+
+def test_traffic_of_an_aborted_run_is_abandoned_before_the_lab_goes_down(tmp_path, monkeypatch):
+    order = []
+    stop = VirtualWorld.stop
+
+    def fail(*_arguments):
+        raise RunError("a helper was killed")
+
+    monkeypatch.setattr(Lab, "step", fail)
+    monkeypatch.setattr(Running, "abandon", lambda running: order.append(running.name), raising=False)
+    monkeypatch.setattr(VirtualWorld, "stop", lambda world: order.append("down") or stop(world))
+    assert run(SMALL, tmp_path).error == "a helper was killed"
+    assert order[:2] == ["file", "down"]
 
 
 def test_a_signal_after_results_moved_from_a_full_disk_names_their_place(tmp_path, monkeypatch):

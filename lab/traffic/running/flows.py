@@ -395,6 +395,9 @@ class Running:
         """Return digests of the expected and the actual results of iterations, for a collective that reduces."""
         return [], []
 
+    def abandon(self) -> None:
+        """End what outlives an aborted run; agents end with the lab."""
+
     def bad_paths(self, rows: Mapping[str, list[dict[str, Any]]]) -> int:
         """Return the number of paths that its senders' QPs do not use now, given those of hosts."""
         own = {(s.flow.source, qp) for s in self._flows.values() if not s.error for qp in s.qps.get(s.flow.source, [])}

@@ -179,11 +179,8 @@ class RunningPrograms(Running):
         """End the programs that still run, collect their files, and record their ends."""
         self._note_qps()
         self._note_steps()
-        for one in self._processes:
-            if one.process.poll() is None:
-                error = error or self._error or "another program of this traffic failed"
-                one.process.kill()
-                one.process.wait()
+        if self._kill():
+            error = error or self._error or "another program of this traffic failed"
         self._record_ends()
         ended = self.ended = self._world.now
         began = ended if self.began is None else self.began
@@ -191,9 +188,8 @@ class RunningPrograms(Running):
         worst = next((one for one in self._processes if one.process.returncode), None)
         if worst is not None and not self._error:
             status = worst.process.returncode
-            self._error = (
-                f"{worst.spec.host}: {worst.spec.command} ended with status {status}: {_reason(worst.printed())}"
-            )
+            how = f"ended with status {status}: {_reason(worst.printed())}" if status > 0 else _by_signal(status)
+            self._error = f"{worst.spec.host}: {worst.spec.command} {how}"
         error = self._error or error
         self._record_start(began, {flow: sorted(pairs) for flow, pairs in self._pairs.items()}, None)
         status = max((abs(one.process.returncode or 0) for one in self._processes), default=0)
@@ -203,11 +199,24 @@ class RunningPrograms(Running):
             self._world.record(end, ended)
         self._record_end([error] if error else [], exit_status=status)
 
+    def abandon(self) -> None:
+        """End the programs that still run, before the lab goes from under them, and collect their files."""
+        self._kill()
+        self._collect()
+
+    def _kill(self) -> bool:
+        """End the programs that still run; False if there are none."""
+        running = [one.process for one in self._processes if one.process.poll() is None]
+        for process in running:
+            process.kill()
+            process.wait()
+        return bool(running)
+
     def _record_ends(self) -> None:
         """Record how each program ended: a negative exit status is the signal that ended it."""
         for place, one in enumerate(self._processes):
             status = one.process.returncode
-            reason = "" if not status else _reason(one.printed()) if status > 0 else f"ended by signal {-status}"
+            reason = "" if not status else _reason(one.printed()) if status > 0 else _by_signal(status)
             self._world.record(
                 ProgramEnd(traffic=self.name, host=one.spec.host, place=place, exit_status=status, error=reason)
             )
@@ -223,6 +232,10 @@ class RunningPrograms(Running):
     def bad_paths(self, rows: Mapping[str, list[dict[str, Any]]]) -> int:
         """Return 0: their QPs end with them."""
         return 0
+
+
+def _by_signal(status: int) -> str:
+    return f"ended by signal {-status}"
 
 
 def _reason(output: str) -> str:
