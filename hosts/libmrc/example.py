@@ -33,11 +33,17 @@ def _line(lines: TextIO) -> str:
     raise ConnectionError("the other side has ended")
 
 
+def _port(text: str) -> int:
+    if text.isdecimal() and 0 < int(text) < 1 << 16:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"invalid port {text!r}: expected a number from 1 to 65535")
+
+
 def main() -> None:
     """Run one of the two sides; errors are one sentence."""
     parser = argparse.ArgumentParser(prog="python -m mrclab.hosts.libmrc.example")
     parser.add_argument("role", choices=["listen", "connect"])
-    parser.add_argument("port", type=int)
+    parser.add_argument("port", type=_port)
     parser.add_argument("server", nargs="?", default="", help="where the other side listens, e.g. 10.77.0.3")
     options = parser.parse_args()
     if options.role == "connect" and not options.server:

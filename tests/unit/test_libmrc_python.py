@@ -59,7 +59,8 @@ def test_the_example_writes_from_one_host_to_the_other(ground):
     ("words", "said"),
     [
         ([], "the following arguments are required: role, port"),
-        (["listen", "x"], "argument port: invalid int value: 'x'"),
+        (["listen", "x"], "argument port: invalid port 'x': expected a number from 1 to 65535"),
+        (["listen", "70000"], "argument port: invalid port '70000': expected a number from 1 to 65535"),
         (["connect", "7000"], "connect needs the address of the other side"),
         (["listen", "7000"], "there is no device; start the program with mrclab exec HOST --"),
     ],
