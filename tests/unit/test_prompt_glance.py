@@ -187,6 +187,20 @@ def test_the_lab_at_a_glance_shows_it_pauses_and_leaves(session):
     assert not app.is_running
 
 
+@pytest.mark.parametrize("key", ["q", "ctrl+c"])
+def test_the_lab_at_a_glance_ends_at_its_keys(session, key):
+    watchapp = pytest.importorskip("mrclab.lab.prompt.watching.watchapp")
+    app = watchapp.WatchApp(Frames(session))
+
+    async def use() -> bool:
+        async with app.run_test(size=(120, 40)) as pilot:
+            await pilot.press(key)
+            await pilot.pause()
+            return app.is_running
+
+    assert not asyncio.run(use())
+
+
 def test_a_script_shows_no_bar_and_leaves_the_words(session, capsys):
     Prompt(session, Console(width=120), {}).script(["send h1 h2 8KiB --json"])
     out, err = capsys.readouterr()

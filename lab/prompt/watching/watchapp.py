@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 from textual.app import App, ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widgets import Footer, RichLog, Static
 
@@ -12,14 +12,18 @@ from mrclab.lab.ui.sources import Source
 
 
 class WatchApp(App[None]):
-    """Frames of a source until `q` or the end of the lab."""
+    """Frames of a source until `q`, Ctrl-C or the end of the lab."""
 
     CSS = """
     .part { height: auto; padding: 0 1; }
     #flows { height: auto; max-height: 40%; border: round $primary; border-title-color: $text; }
     #log { height: 1fr; border: round $primary; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [("q", "quit", "quit"), ("space", "pause", "pause, resume")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("q", "quit", "quit"),
+        ("space", "pause", "pause, resume"),
+        Binding("ctrl+c", "quit", show=False, priority=True),  # Textual's own tells how to quit
+    ]
     ENABLE_COMMAND_PALETTE = False
 
     def __init__(self, source: Source) -> None:
