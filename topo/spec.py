@@ -511,7 +511,7 @@ def _fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]
         if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
             return []
         model = inner
-    return list(model.model_fields)
+    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def _check_queue(queue: QueueSpec) -> None:

@@ -266,6 +266,7 @@ def test_a_fault_is_typed_as_a_kind_and_its_fields():
         ("los", "link=h1-p1", "no kind of fault is called 'los'; did you mean 'loss'?"),
         ("loss", "link=h9-p1 rate=1%", "loss.link: no cable is called 'h9-p1'; there are 'h1-p1' to 'h4-p"),
         ("loss", "link=h1-p1 rat=1%", "loss.rat is not a known field; did you mean 'rate'?"),
+        ("background", "form=h1 to=h3 load=1%", "background.form is not a known field; did you mean 'from'?"),
         ("loss", "h1-p1", "'h1-p1' is not a field; write, for example, link=h1-p1 rate=1%"),
         ("transceiver", "links=[h1-p1", "links cannot be read from '[h1-p1'; write, for example, links=[h1-p1,h1-p2]"),
     ],
