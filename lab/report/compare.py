@@ -141,12 +141,12 @@ def unnamed(members: Sequence[Member]) -> list[str]:
 
 
 def show(figure: Figure | None, unit: str = "") -> str:
-    """Format a figure with its unit: the median, and half the interval's width."""
+    """Format a figure with its unit: the mean, and half the interval's width."""
     if figure is None:
         return "–"
-    factor, shown = scale_of(unit, figure.median)
+    factor, shown = scale_of(unit, figure.mean)
     half = show_number(factor * figure.half, 2) if figure.half else None
-    return with_half(show_number(factor * figure.median), half) + shown
+    return with_half(show_number(factor * figure.mean), half) + shown
 
 
 def _draw(runs: Mapping[str, Measures], members: Sequence[Member], stem: Path) -> dict[str, Path]:
@@ -157,11 +157,11 @@ def _draw(runs: Mapping[str, Measures], members: Sequence[Member], stem: Path) -
     drawn = []
     for row in rows(members):
         values = {label: row.values[label] for label in runs if label in row.values}
-        if len(values) > 1 and any(row.figures[label].median for label in values):
+        if len(values) > 1 and any(row.figures[label].mean for label in values):
             drawn.append(replace(row, values=values))
     figures, goodput = stem.with_name(f"{stem.name}-figures.png"), stem.with_name(f"{stem.name}-goodput.png")
     if plots.bars(drawn, figures):
-        made["What expectations measured, by variant; ticks are single runs, the bar is their median"] = figures
+        made["What expectations measured, by variant; ticks are single runs, the bar is their mean"] = figures
     if plots.over_time(runs, goodput):
         made["Goodput over time, the first run of each variant"] = goodput
     for traffic in dict.fromkeys(flow.traffic for run in runs.values() for flow in run.flows):

@@ -106,12 +106,12 @@ def show(result: SuiteResult, console: Console) -> None:
     console.print(table)
     figures = [row for row in result.repeated() if row.figure is not None and row.figure.count > 1]
     if figures:
-        columns = ("scenario", "expectation", "expected", "passed", "median", "95 % of mean")
+        columns = ("scenario", "expectation", "expected", "passed", "mean", "95 % interval")
         table = grid(*columns, title="Figures over repeated runs", fold=True)
         for row in figures:
-            median, interval = _numbers(row)
+            mean, interval = _numbers(row)
             passed = f"{row.passed} of {row.runs}"
-            table.add_row(escape(row.label), row.expectation, escape(row.expected), passed, median, interval)
+            table.add_row(escape(row.label), row.expectation, escape(row.expected), passed, mean, interval)
         console.print(table)
     console.print(f"Report: {escape(str(result.directory / 'index.html'))}", soft_wrap=True)
 
@@ -122,15 +122,15 @@ def why(entry: SuiteEntry) -> str:
 
 
 def _numbers(row: Repeated) -> tuple[str, str]:
-    """Median and interval as text."""
+    """Mean and interval as text."""
     figure = row.figure
     if figure is None:
         return "–", "–"
-    median = show_value(figure.median, row.unit)
+    mean = show_value(figure.mean, row.unit)
     if figure.low is None or figure.high is None:
-        return median, "–"
-    factor, shown = scale_of(row.unit, figure.median)
-    return median, range_text(figure.low, figure.high, lambda value: show_number(factor * value)) + shown
+        return mean, "–"
+    factor, shown = scale_of(row.unit, figure.mean)
+    return mean, range_text(figure.low, figure.high, lambda value: show_number(factor * value)) + shown
 
 
 def _page(entry: SuiteEntry, directory: Path) -> str:

@@ -1,4 +1,4 @@
-"""Variants side by side: one row per expectation, medians over runs, and what is no result left out."""
+"""Variants side by side: one row per expectation, means over runs, and what is no result left out."""
 
 import json
 import shutil
@@ -12,9 +12,9 @@ from mrclab.lab.errors import LabError
 from mrclab.lab.expectations import Verdict
 from mrclab.lab.history import Record
 from mrclab.lab.measure.intervals import summary
-from mrclab.lab.report import compare
+from mrclab.lab.report import compare, suitereport
 from mrclab.lab.report.plots import compare as plots
-from mrclab.lab.run import runner
+from mrclab.lab.run import runner, suite
 from mrclab.lab.scenario.scenario import loads
 
 pytestmark = pytest.mark.once
@@ -143,14 +143,22 @@ def test_the_world_is_no_hidden_difference_of_variants_since_labels_name_it(tmp_
     assert compare.unnamed([one, other]) == []
 
 
-def test_rows_hold_the_median_of_all_runs_of_a_variant():
+def test_rows_hold_all_runs_of_a_variant():
     def run(label, value, ok=True):
         return compare.Member(label, None, [Verdict("jain", ok, "fair", "", "", value, "")])
 
     (row,) = compare.rows([run("mrc", 0.9), run("mrc", 0.99), run("mrc", 0.95, ok=False), run("roce", None)])
-    assert row.figures["mrc"].median == 0.95
+    assert row.values == {"mrc": [0.9, 0.99, 0.95]}
     assert row.passed == {"mrc": (2, 3), "roce": (1, 1)}
     assert list(row.figures) == ["mrc"]
+
+
+def test_an_interval_is_around_the_figure_beside_it():
+    figure = summary([1.0, 1.0, 4.0])
+    assert (figure.low, figure.high) == pytest.approx((-2.303, 6.303), abs=1e-3)
+    assert compare.show(figure, "RTT") == "2 ± 4.3 RTT"
+    row = suite.Repeated("a", "completion", "", 3, 3, "RTT", figure)
+    assert suitereport._numbers(row) == ("2 RTT", "-2.303 … 6.303 RTT")
 
 
 def test_a_row_of_variants_that_expect_different_limits_shows_each_limit_with_its_variants():

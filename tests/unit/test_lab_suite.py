@@ -229,12 +229,12 @@ def test_one_report_shows_every_run(result):
 
 
 @pytest.mark.parametrize(
-    ("unit", "median"), [("s", "20 µs"), ("RTT", "2e-05 RTT"), ("", "2e-05"), ("of line", "0.002% of line")]
+    ("unit", "mean"), [("s", "20 µs"), ("RTT", "2e-05 RTT"), ("", "2e-05"), ("of line", "0.002% of line")]
 )
-def test_a_figure_of_a_repeated_run_is_told_in_a_unit_that_fits(unit, median):
+def test_a_figure_of_a_repeated_run_is_told_in_a_unit_that_fits(unit, mean):
     row = suite.Repeated("a", "completion", "", 2, 2, unit, summary([2e-5, 2e-5]))
-    number = median.removesuffix(f" {unit}").removesuffix("%").removesuffix(" µs")
-    assert suitereport._numbers(row) == (median, f"{number} … {median}")
+    number = mean.removesuffix(f" {unit}").removesuffix("%").removesuffix(" µs")
+    assert suitereport._numbers(row) == (mean, f"{number} … {mean}")
 
 
 TWO_FABRICS = """\

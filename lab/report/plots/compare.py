@@ -53,18 +53,18 @@ def bars(rows: Sequence[ComparisonRow], path: Path) -> bool:
 def _bars(axes: Axes, row: ComparisonRow) -> None:
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(left=False)
-    factor, unit = scale_of(row.unit, max(figure.median for figure in row.figures.values()))
+    factor, unit = scale_of(row.unit, max(figure.mean for figure in row.figures.values()))
     groups = {label: [factor * value for value in runs] for label, runs in row.values.items()}
     top = 1e-12
     for place, runs in enumerate(groups.values()):
         figure = summary(runs)
-        axes.barh(place, figure.median, height=0.66, color=style.colour(place), alpha=0.85)
+        axes.barh(place, figure.mean, height=0.66, color=style.colour(place), alpha=0.85)
         if figure.low is not None and figure.high is not None:
             axes.plot([figure.low, figure.high], [place, place], color=style.INK, linewidth=1.2)
             axes.plot(runs, [place] * len(runs), "|", color=style.INK, markersize=7, markeredgewidth=0.8)
-        edge, text = max(figure.most, figure.high or 0.0), show_number(figure.median)
+        edge, text = max(figure.most, figure.high or 0.0), show_number(figure.mean)
         axes.annotate(text, (edge, place), xytext=(5, 0), textcoords="offset points", va="center", fontsize=8.5)
-        top = max(top, figure.high or figure.median)
+        top = max(top, figure.high or figure.mean)
     axes.set_yticks(range(len(groups)), list(groups), fontsize=8.5)
     axes.set_ylim(len(groups) - 0.4, -0.6)
     axes.set_xlim(0, 1.16 * top)
