@@ -50,7 +50,8 @@ class AsyncServer(Server):
         for task in self._tasks:
             task.cancel()
         try:
-            await asyncio.gather(*self._tasks, return_exceptions=True)  # operations that have ended are answered
+            if self._tasks:  # those that have ended are answered by callbacks, for which gather would not wait
+                await asyncio.wait(list(self._tasks))
         finally:
             self.close()
 

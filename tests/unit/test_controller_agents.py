@@ -1,6 +1,7 @@
 """The controller's end of an agent's API, against a real JSON-lines server."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -204,15 +205,24 @@ def test_an_agent_that_talks_nonsense_is_not_believed(
     assert caplog.text.count("which is not a version number") == 1
 
 
+async def _saying(line: bytes, path: Path) -> asyncio.Server:
+    """Serve a line to each client, and close when that has gone: Python 3.12 waits for what its server left open."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(line)
+        with contextlib.suppress(OSError):
+            await reader.read()
+        writer.close()
+
+    return await asyncio.start_unix_server(talk, path)
+
+
 def test_an_event_that_is_no_object_ends_the_connection_and_nothing_else(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def talk(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b'{"event": "mapper.report"}\n')
-
     async def body() -> None:
         async with running(tmp_path) as rig:
-            async with await asyncio.start_unix_server(talk, rig.path):
+            async with await _saying(b'{"event": "mapper.report"}\n', rig.path):
                 while "an event that is not an object" not in caplog.text:
                     await asyncio.sleep(0.01)
             async with Agent(tmp_path / "h1.sock").server:
@@ -225,12 +235,9 @@ def test_an_event_that_is_no_object_ends_the_connection_and_nothing_else(
 def test_an_answer_of_the_wrong_form_ends_the_connection_and_nothing_else(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, answer: str
 ) -> None:
-    async def talk(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(f'{{"id": 1, {answer}}}\n'.encode())
-
     async def body() -> None:
         async with running(tmp_path) as rig:
-            async with await asyncio.start_unix_server(talk, rig.path):
+            async with await _saying(f'{{"id": 1, {answer}}}\n'.encode(), rig.path):
                 while "an answer of the wrong form" not in caplog.text:
                     await asyncio.sleep(0.01)
             async with Agent(tmp_path / "h1.sock").server:

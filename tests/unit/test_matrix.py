@@ -222,7 +222,7 @@ def test_a_scenario_says_what_is_wrong_with_its_matrix(chain, tmp_path, text, sa
 
 def test_a_name_that_no_file_can_have_is_refused(chain):
     chain.write_text(SCENARIO.replace("file: chain.cm", 'file: "chain\\0.cm"'))
-    with pytest.raises(ScenarioError, match="cannot be read: embedded null byte; name a file beside the scenario"):
+    with pytest.raises(ScenarioError, match=r"cannot be read: .*embedded null .*; name a file beside the scenario"):
         scenario.load(chain)
 
 

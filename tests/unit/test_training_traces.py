@@ -108,9 +108,9 @@ def test_a_chakra_trace_that_is_wrong_is_one_sentence_with_file_and_node(tmp_pat
         run(tmp_path, pair(tmp_path, first, second))
 
 
-@pytest.mark.parametrize(("name", "why"), [("x" * 300, "File name too long"), ("a\0.goal", "embedded null byte")])
+@pytest.mark.parametrize(("name", "why"), [("x" * 300, "File name too long"), ("a\0.goal", ".*embedded null")])
 def test_a_name_that_no_file_can_have_is_refused_with_its_field(tmp_path, name, why):
-    with pytest.raises(ScenarioError, match=rf"traffic\[1\].file: .* cannot be read: {why}; name a trace beside"):
+    with pytest.raises(ScenarioError, match=rf"traffic\[1\].file: .* cannot be read: {why}.*; name a trace beside"):
         run(tmp_path, [{"name": "job", "kind": "trace", "file": name}])
 
 
