@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from netns import Namespace
@@ -29,6 +30,19 @@ def leave_nothing_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
 
 
+@contextlib.contextmanager
+def sigterm_held() -> Iterator[None]:
+    """Let SIGTERM come at the end of the block: in the middle of Popen it would leave a process that nobody knows."""
+    came: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        if came:
+            signal.raise_signal(signal.SIGTERM)
+
+
 class Rig:
     """Context manager: `ports[n]` is a raw socket at the far end of switch port n."""
 
@@ -45,7 +59,8 @@ class Rig:
 
     def __enter__(self) -> "Rig":
         with contextlib.ExitStack() as made:
-            self._make(made)
+            with sigterm_held():
+                self._make(made)
             self._made = made.pop_all()
         return self
 
