@@ -14,6 +14,7 @@ from mrclab.lab.history import Record
 from mrclab.lab.measure.intervals import summary
 from mrclab.lab.report import compare, suitereport
 from mrclab.lab.report.plots import compare as plots
+from mrclab.lab.report.plots import style
 from mrclab.lab.run import runner, suite
 from mrclab.lab.scenario.scenario import loads
 
@@ -151,6 +152,18 @@ def test_rows_hold_all_runs_of_a_variant():
     assert row.values == {"mrc": [0.9, 0.99, 0.95]}
     assert row.passed == {"mrc": (2, 3), "roce": (1, 1)}
     assert list(row.figures) == ["mrc"]
+
+
+def test_labels_beside_lines_are_whole_however_long():
+    figure, (axes,) = style.panels([2.8])
+    long = "true-speed (true-speed-20261129-004747)"
+    style.label_lines(axes, [(0.5, long, style.BLUE), (0.5, "mrc\nMMMMMMMMMMMMMMMM", style.BLUE)])
+    shown = [text.get_text() for text in axes.texts]
+    assert sorted(text.replace("\n", "").replace(" ", "") for text in shown) == [
+        "mrcMMMMMMMMMMMMMMMM",
+        long.replace(" ", ""),
+    ]
+    assert all(text.get_window_extent().x1 <= figure.bbox.x1 for text in axes.texts)
 
 
 def test_an_interval_is_around_the_figure_beside_it():

@@ -4,6 +4,7 @@ Every picture over time has its axes at the same place, so that pictures stacked
 and EV states are those of `palette`, of other lines those of Okabe and Ito (2008) and of P. Tol's schemes.
 """
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from mrclab.topo.input import files
 
 WIDTH = 11.0  # inches
 LEFT, RIGHT = 1.35, 1.75  # inches of margin; labels stand in the right one
+LABEL = 24  # characters of a label's line that fit there
 BOTTOM, TOP = 0.5, 0.32
 DPI = 110
 DPI_ON_SCREEN = 100.0  # of figures before they are saved
@@ -117,13 +119,14 @@ def since(measures: Measures, fault: FaultSpan) -> tuple[float, float]:
 
 
 def label_lines(axes: Axes, ends: Sequence[Label]) -> None:
-    """Direct labels in the right margin: (y, text, colour); labels that would touch are pushed apart."""
+    """Write labels into the right margin: long ones are wrapped, those that would touch pushed apart."""
     low, high = axes.get_ylim()
     height = axes.get_window_extent().height / DPI_ON_SCREEN * 72  # points
     need = 11.0 / height * (high - low)  # one line of text
     placed: list[Label] = []
     edge = low - need  # above the label before
-    for y, text, colour in sorted(ends, key=lambda end: end[0]):
+    for y, whole, colour in sorted(ends, key=lambda end: end[0]):
+        text = "\n".join(textwrap.fill(line, LABEL) for line in whole.split("\n"))
         half = need * (1 + text.count("\n")) / 2
         placed.append((max(y, edge + half), text, colour))
         edge = placed[-1][0] + half
